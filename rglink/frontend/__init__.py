@@ -1,0 +1,1 @@
+"""Command lines, rustc and the device sysroot."""

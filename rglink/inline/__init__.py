@@ -1,0 +1,1 @@
+"""Inlining decisions with a GPU's costs."""

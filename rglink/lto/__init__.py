@@ -1,0 +1,1 @@
+"""Symbols and IR: resolve, merge, internalize, gc, lower, optimize."""

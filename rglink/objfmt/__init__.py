@@ -1,0 +1,1 @@
+"""Bytes in, plain data out: containers and object formats."""
