@@ -101,7 +101,7 @@ def kernels_in(fatbin: Path) -> dict[int, tuple[str, ...]]:
         words = line.split()
         if line.startswith("arch = sm_"):
             architecture = int(line.removeprefix("arch = sm_"))
-            found[architecture] = ()
+            found.setdefault(architecture, ())
         elif words[:1] == ["FUNC"] and "ENTRY" in words:
             found[architecture] += (words[-1],)
     return {each: tuple(sorted(kernels)) for each, kernels in found.items()}
