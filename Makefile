@@ -5,7 +5,7 @@ STAMP := .venv/.set-up
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml scripts/setup.sh scripts/toolchain.sh
+$(STAMP): pyproject.toml rglink/frontend/rglink-rustc scripts/setup.sh scripts/toolchain.sh
 	@sh scripts/setup.sh
 	@touch $@
 
