@@ -7,7 +7,7 @@ child (`rglink.worker`). LLVM's own messages become `InputError` with the name o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,13 @@ def _binding() -> Any:
 
 
 _initialized: list[bool] = []
+# Told what LLVM is about to work on, so that a crash in it can be reported with the name.
+watchers: list[Callable[[str], None]] = []
+
+
+def _tell(what: str) -> None:
+    for watcher in watchers:
+        watcher(what)
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class Module:
         Raises:
             InputError: LLVM refuses it; the message holds LLVM's own words.
         """
+        _tell(f"reading {name}")
         try:
             return cls(_binding().parse_bitcode(bytes(data)), name)
         except RuntimeError as error:
@@ -86,6 +94,7 @@ class Module:
         Raises:
             InputError: LLVM refuses it; the message holds LLVM's own words.
         """
+        _tell(f"reading {name}")
         try:
             return cls(_binding().parse_assembly(text), name)
         except RuntimeError as error:
@@ -179,6 +188,7 @@ class Module:
 
     def optimize(self, level: int, cpu: str = "") -> None:
         """LLVM's default pipeline for `level` (0 to 3), with the NVPTX target's costs when `cpu` is given."""
+        _tell(f"optimizing {self.name}")
         binding = _binding()
         builder = self._pass_builder(binding, level, cpu)
         manager = builder.getModulePassManager()
@@ -199,6 +209,7 @@ class Module:
         Raises:
             InputError: LLVM's IR linker refuses, with its words.
         """
+        _tell(f"merging {other.name}")
         try:
             self._ref.link_in(other._ref)
         except RuntimeError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from rglink.arch import Arch, Target, parse_arch, parse_arch_list
-from rglink.diagnostics import CHANGEABLE, Diagnostics, UsageError
+from rglink.diagnostics import CHANGEABLE, UsageError
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir", "bc", "ll"]
 Codegen = Literal["auto", "llvm", "nvvm"]
@@ -29,13 +29,17 @@ _NOT_BUILT = {
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """`targets` is sorted; `keep`, `drop` hold patterns; `save_temps` holds phase names."""
+    """`targets` is sorted; `keep`, `drop` hold patterns; `save_temps` holds phase names.
+
+    `replaced_cpu` is a `--target-cpu` below sm_75 that was taken as not given.
+    """
 
     inputs: tuple[str, ...] = ()
     output: str = ""
     emit: tuple[Emit, ...] = ()
     targets: tuple[Target, ...] = ()
     target_cpu: str = ""
+    replaced_cpu: str = ""
     driven_by_rustc: bool = False
     exports: tuple[str, ...] = ()
     library_dirs: tuple[str, ...] = ()
@@ -61,7 +65,7 @@ class LinkOptions:
     jobs: int = 0
 
 
-def parse_options(argv: Sequence[str], diags: Diagnostics, native: Callable[[], tuple[Arch, ...]]) -> LinkOptions:
+def parse_options(argv: Sequence[str], native: Callable[[], tuple[Arch, ...]]) -> LinkOptions:
     """Read a link's command line (response files already expanded).
 
     `native` lists the architectures of this machine's GPUs, asked only for `--arch native`.
@@ -85,8 +89,7 @@ def parse_options(argv: Sequence[str], diags: Diagnostics, native: Callable[[], 
         raise UsageError("no input files")
     if not options.output:
         raise UsageError("no output: -o OUT is wanted")
-    options = _with_emit(options)
-    return replace(options, targets=_targets(options, ",".join(arches), diags, native))
+    return _with_targets(_with_emit(options), ",".join(arches), native)
 
 
 def _split(word: str) -> tuple[str, str | None]:
@@ -267,23 +270,15 @@ def _with_emit(options: LinkOptions) -> LinkOptions:
     return replace(options, emit=(found[0],))
 
 
-def _targets(
-    options: LinkOptions, arches: str, diags: Diagnostics, native: Callable[[], tuple[Arch, ...]]
-) -> tuple[Target, ...]:
+def _with_targets(options: LinkOptions, arches: str, native: Callable[[], tuple[Arch, ...]]) -> LinkOptions:
+    cpu = options.target_cpu
     if arches:
         wants_native = "native" in arches.split(",")
-        return parse_arch_list(arches, native() if wants_native else ())
-    cpu = options.target_cpu
+        return replace(options, targets=parse_arch_list(arches, native() if wants_native else ()))
     if cpu and not _is_below_sm_75(cpu):
         arch = parse_arch(cpu)
-        return (Target(arch, "cubin"), Target(arch, "ptx"))
-    if cpu:
-        diags.report(
-            "default-target-cpu",
-            f"--target-cpu {cpu} is below sm_75: making sm_75 and compute_75",
-            cure="choose with -Ctarget-cpu=sm_90 in rustflags, or --arch",
-        )
-    return parse_arch_list("sm_75,compute_75")
+        return replace(options, targets=(Target(arch, "cubin"), Target(arch, "ptx")))
+    return replace(options, targets=parse_arch_list("sm_75,compute_75"), replaced_cpu=cpu)
 
 
 def _is_below_sm_75(cpu: str) -> bool:

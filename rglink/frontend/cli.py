@@ -1,0 +1,178 @@
+"""`rglink`: a link by hand, or for cargo in place of rustc's own linker, and the subcommands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rglink import __version__
+from rglink.arch import Arch
+from rglink.diagnostics import (
+    EXIT_BUG,
+    EXIT_DONE,
+    EXIT_FAILED,
+    Diagnostics,
+    LinkFailed,
+    RglinkError,
+    ToolError,
+)
+from rglink.frontend.outputs import OutputFile, check_output, write_outputs
+from rglink.options import LinkOptions, parse_options
+from rglink.trace import Trace
+from rglink.worker import BugInChild, budgets, run_supervised
+
+USAGE = """\
+usage: rglink INPUT... -o OUT [options]
+       rglink cargo-config [--write]
+
+Links Rust crates for NVIDIA GPUs into one fat binary. Inputs: .rgo, .rlib, .a, .bc, .ll, @FILE.
+OUT's ending says what is made: .fatbin, .cubin, .ptx, .ltoir, .bc, .ll.
+
+  --arch LIST             sm_80,sm_90a,compute_120; all, all-major, native   (default: sm_75,compute_75)
+  --keep GLOB, --drop GLOB, --kernels-from FILE       kernels to keep, by name or Rust path
+  --export-symbol NAME    a symbol that must survive
+  -O0..3, --codegen=auto|llvm|nvvm, -g, --lineinfo, --remap-path-prefix OLD=NEW
+  --emit KIND[,KIND]      fatbin,cubin,ptx,ltoir,bc,ll beside each other
+  -L DIR, -l NAME, -j N, --cache-dir DIR
+  --print-resources[=json], --print-gc, --print-map FILE, --print-barriers, --why-live SYM
+  --time-phases, --time-trace FILE, --save-temps[=PHASES], --stop-after PHASE
+  --allow=SLUG, --warn=SLUG, --deny=SLUG              level of a named diagnostic
+"""
+
+_FRAME = struct.Struct("<I")  # length of the JSON that precedes the files' bytes
+_SUBCOMMANDS = ("cargo-config",)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `rglink` with these arguments (default: the process's); returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(words)
+    except RglinkError as error:
+        print(error.diagnostic.render(), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except (AssertionError, BugInChild) as error:
+        print(f"rglink: error: a bug of rglink: {error}", file=sys.stderr)
+        print(f">>> to reproduce: {shlex.join(['rglink', *words])}", file=sys.stderr)
+        return EXIT_BUG
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] in _SUBCOMMANDS:
+        from rglink.frontend import cargo_config
+
+        return cargo_config.main(words[1:])
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return EXIT_DONE
+    if words[0] in ("-V", "--version"):
+        print(f"rglink {__version__}")
+        return EXIT_DONE
+    from rglink.objfmt.response_file import expand_response_files
+
+    flags = shlex.split(os.environ.get("RGLINK_FLAGS", ""))
+    options = parse_options(expand_response_files([*words, *flags]), _native_arches)
+    if options.cache_dir:
+        os.environ["RGLINK_CACHE_DIR"] = options.cache_dir
+    return _link(options)
+
+
+def _link(options: LinkOptions) -> int:
+    """Link in a supervised child, then write what it made."""
+    check_output(options.output, options.inputs)
+    diags = Diagnostics(dict(options.levels))
+    if options.replaced_cpu:
+        diags.report(
+            "default-target-cpu",
+            f"--target-cpu {options.replaced_cpu} is below sm_75: making sm_75 and compute_75",
+            cure="choose with -Ctarget-cpu=sm_90 in rustflags, or --arch",
+        )
+    trace = Trace(options.output, options.save_temps, options.stop_after)
+    try:
+        answer = _supervised(options, diags, trace)
+    except LinkFailed:
+        _show(diags)
+        return EXIT_FAILED
+    files, printed = _unpack(answer)
+    if options.driven_by_rustc:
+        files.append(_report_file(options, diags, printed))
+    write_outputs(files)
+    _show(diags)
+    print(printed, end="")
+    return EXIT_DONE
+
+
+def _supervised(options: LinkOptions, diags: Diagnostics, trace: Trace) -> bytes:
+    """The answer of the child that links.
+
+    Raises:
+        ToolError: it crashed or overran a budget; the message says on what.
+    """
+
+    def work() -> bytes:
+        from rglink.frontend.session import link_and_report
+
+        return _pack(*link_and_report(options, diags, trace))
+
+    try:
+        # Code generation in there has budgets of its own, which have to run out first.
+        return run_supervised("link", work, seconds=2 * budgets()[0], diags=diags)
+    except ToolError as error:
+        said = error.diagnostic
+        if said.message.startswith("link: "):
+            message = said.message.replace("link:", f"{trace.last_note()}:", 1)
+            raise ToolError(message, *said.places, slug=said.slug, cure=said.cure) from None
+        raise
+    except LinkFailed:
+        raise
+    except RglinkError:
+        _show(diags)
+        raise
+
+
+def _show(diags: Diagnostics) -> None:
+    for item in diags.items:
+        print(item.render(), file=sys.stderr)
+
+
+def _report_file(options: LinkOptions, diags: Diagnostics, printed: str) -> OutputFile:
+    """`app.rglink.txt`: what was said, for rustc drops a succeeding linker's output."""
+    text = "".join(f"{item.render()}\n" for item in diags.items) + printed
+    path = Path(options.output).with_suffix(".rglink.txt")
+    return OutputFile(str(path), text.encode("utf-8", "surrogateescape"), link_to=lifted(path))
+
+
+def lifted(path: Path) -> str:
+    """The path one level up when cargo links into its `deps` folder: it lifts only the file that rustc names."""
+    return str(path.parent.parent / path.name) if path.parent.name == "deps" else ""
+
+
+def _pack(files: Sequence[OutputFile], printed: str) -> bytes:
+    header = {"printed": printed, "files": [(file.path, file.link_to, len(file.data)) for file in files]}
+    encoded = json.dumps(header).encode()
+    return b"".join([_FRAME.pack(len(encoded)), encoded, *(file.data for file in files)])
+
+
+def _unpack(answer: bytes) -> tuple[list[OutputFile], str]:
+    (length,) = _FRAME.unpack_from(answer)
+    position = _FRAME.size + length
+    header = json.loads(answer[_FRAME.size : position])
+    files: list[OutputFile] = []
+    for path, link_to, size in header["files"]:
+        files.append(OutputFile(path, answer[position : position + size], link_to))
+        position += size
+    return files, str(header["printed"])
+
+
+def _native_arches() -> tuple[Arch, ...]:
+    """Architectures of this machine's GPUs, asked of the driver; empty without one."""
+    from rglink.nvjitlink.native import native_arches
+
+    return native_arches()
