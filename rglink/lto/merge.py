@@ -1,0 +1,102 @@
+"""Merge: each module brings only what the resolution wants of it, and all become one.
+
+LLVM's linker is quadratic when everything is linked into one growing module, so modules are pruned first and merged
+as a balanced tree. Modules are taken in the order of `Source.key`, and LLVM numbers colliding local names in the
+order it meets them, so the result does not depend on the order of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rglink.ir import TRIPLE, Module
+from rglink.lto.extract import Extraction
+from rglink.lto.resolve import Resolution
+from rglink.lto.retouch import dissolve_aliases, needs_retouching, retouch
+from rglink.lto.sources import Inputs, parse_source
+
+_MERGED = "merged program"
+
+
+def merge_modules(resolution: Resolution) -> Module:
+    """One module that holds the kernels, the exported variables and what these need; everything else is local.
+
+    Raises:
+        InputError: a module is damaged, or LLVM's linker refuses a pair.
+    """
+    order = sorted(range(len(resolution.sources)), key=lambda index: resolution.sources[index].key)
+    parts = [_pruned(resolution, index) for index in order if resolution.wanted[index]]
+    module = merge_tree(parts) if parts else Module.parse_text(f'target triple = "{TRIPLE}"', _MERGED)
+    dissolve_aliases(module, resolution)
+    module.internalize(preserved_names(resolution))
+    module.run("globaldce", "strip-dead-prototypes")
+    # No external name is left but the roots after this line.
+    return module
+
+
+def preserved_names(resolution: Resolution) -> frozenset[str]:
+    """The names that stay external: kernels by their export names, and exported variables."""
+    return frozenset(kernel.export for kernel in resolution.roots.kernels) | frozenset(resolution.roots.variables)
+
+
+def merge_tree(modules: Sequence[Module]) -> Module:
+    """Link neighbours in pairs until one is left; the order decides how LLVM numbers colliding local names."""
+    level = list(modules)
+    while len(level) > 1:
+        for left, right in zip(level[::2], level[1::2], strict=False):
+            left.link_in(right)
+        level = level[::2]
+    level[0].name = _MERGED
+    return level[0]
+
+
+def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]:
+    """Define undefined `names` (builtins that lowering asks for) from the lazy archives, and all they need.
+
+    What comes is local. Returns the names, sorted, that are still undefined because no archive has them.
+
+    Raises:
+        InputError: a member is damaged.
+    """
+    extraction = Extraction(inputs.archives)
+    wanted = set(names)
+    while extraction.ask(sorted(wanted)):
+        wanted |= extraction.undefined()
+    parts = extraction.modules()
+    if parts:
+        kept = {g.name for g in module.globals() if not g.is_declaration and g.linkage == "external"}
+        module.link_in(merge_tree(parts))
+        module.name = _MERGED
+        module.internalize(kept)
+        module.run("globaldce", "strip-dead-prototypes")
+    return sorted(set(names) & module.undefined_names())
+
+
+def _pruned(resolution: Resolution, index: int) -> Module:
+    """A source's module with what is wanted of it; definitions that lost to others are declarations or gone."""
+    source = resolution.sources[index]
+    module = parse_source(source.form, source.data, source.name)
+    wanted = resolution.wanted[index]
+    lost = {
+        symbol.name
+        for symbol in source.summary.symbols
+        if symbol.binding not in ("internal", "undefined", "extern_weak")
+        and (-1, symbol.name) in resolution.live
+        and symbol.name not in wanted
+    }
+    renamed = {
+        kernel.symbol: kernel.export
+        for kernel in resolution.roots.kernels
+        if kernel.symbol != kernel.export and kernel.source in (None, index) and kernel.symbol in wanted
+    }
+    if needs_retouching(source.summary) or renamed:
+        retouch(module, source.summary, wanted, lost, renamed)
+    module.set_linkage(sorted(lost), "available_externally")
+    kernels = {k.export for k in resolution.roots.kernels if k.symbol in wanted and k.source in (None, index)}
+    kept = {renamed.get(name, name) for name in wanted}
+    # Through `internal`, which also drops a hidden visibility: every tool after us must see a kernel.
+    module.set_linkage(sorted(kernels), "internal")
+    module.set_linkage(sorted(kept), "external")
+    module.internalize(kept)
+    module.run("globaldce")
+    return module

@@ -1,0 +1,105 @@
+"""Edits of a module's text before it is merged, for what LLVM's API does not reach.
+
+`@llvm.used` lists are cut down to statics that must stay; aliases that nobody wants go, those that lost to another
+definition become declarations; comdats go, because the resolution has chosen already; kernels get their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from rglink.ir import Module
+from rglink.irtext import Item, ModuleText, global_names, quote, split_commas
+from rglink.lto.resolve import Resolution, is_used_root
+from rglink.objfmt.summary import ModuleSummary, Symbol
+
+_COMDAT = re.compile(r',? comdat(?:\(\$(?:"[^"]*"|[-a-zA-Z$._0-9]+)\))?')
+_USED = ("llvm.used", "llvm.compiler.used")
+
+
+def needs_retouching(summary: ModuleSummary) -> bool:
+    """Whether a module holds anything that only its text can change."""
+    return bool(summary.used) or any(symbol.kind == "alias" for symbol in summary.symbols)
+
+
+def retouch(
+    module: Module,
+    summary: ModuleSummary,
+    wanted: Collection[str],
+    lost: Collection[str],
+    renamed: Mapping[str, str],
+) -> None:
+    """Apply the edits: `wanted` names survive, `lost` ones are defined elsewhere, `renamed` maps kernels' names."""
+    text = ModuleText.parse(module.text())
+    symbols = {symbol.name: symbol for symbol in summary.symbols}
+    edited: list[Item] = []
+    for item in text.items:
+        if item.kind == "variable" and item.name in _USED:
+            edited += _used_list(item, symbols)
+        elif item.kind == "alias" and item.name in lost:
+            edited.append(_declaration(item, symbols[item.name]))
+        elif item.kind == "alias" and item.name not in wanted and symbols[item.name].binding != "internal":
+            edited.append(_local_alias(item))
+        elif item.kind != "comdat":
+            edited.append(item)
+    for item in edited:
+        if item.kind in ("variable", "define", "declare"):
+            item.head = _COMDAT.sub("", item.head)
+    text.items = edited
+    if renamed:
+        text.rename(renamed.get)
+    module.replace(text.render())
+
+
+def _used_list(item: Item, symbols: Mapping[str, Symbol]) -> list[Item]:
+    """The list with only the entries that are roots, nothing when there is none."""
+    names = [name for name in global_names(item.head.split(" = ", 1)[1]) if name in symbols]
+    kept = sorted({name for name in names if is_used_root(symbols[name])})
+    if not kept:
+        return []
+    entries = ", ".join(_pointer(symbols[name]) for name in kept)
+    head = f'{quote(item.name)} = appending global [{len(kept)} x ptr] [{entries}], section "llvm.metadata"'
+    return [Item("variable", item.name, head)]
+
+
+def _pointer(symbol: Symbol) -> str:
+    if symbol.addrspace:
+        return f"ptr addrspacecast (ptr addrspace({symbol.addrspace}) {quote(symbol.name)} to ptr)"
+    return f"ptr {quote(symbol.name)}"
+
+
+def _declaration(item: Item, symbol: Symbol) -> Item:
+    name = quote(symbol.name)
+    if symbol.type.endswith(")"):
+        result, _, rest = symbol.type.partition(" (")
+        return Item("declare", symbol.name, f"declare {result} {name}({rest}")
+    space = f"addrspace({symbol.addrspace}) " if symbol.addrspace else ""
+    return Item("variable", symbol.name, f"{name} = external {space}global {symbol.type}")
+
+
+def _local_alias(item: Item) -> Item:
+    token, _, rest = item.head.partition(" = ")
+    words, _, tail = rest.partition("alias ")
+    kept = [word for word in words.split() if word in ("unnamed_addr", "local_unnamed_addr")]
+    return Item("alias", item.name, f"{token} = {' '.join(['internal', *kept])} alias {tail}")
+
+
+def dissolve_aliases(module: Module, resolution: Resolution) -> None:
+    """Put what an alias stands for in its place: PTX knows aliases of functions only, and not on every target."""
+    if not any(s.kind == "alias" for source in resolution.sources for s in source.summary.symbols):
+        return
+    text = ModuleText.parse(module.text())
+    targets = {item.name: split_commas(item.head.split("alias ", 1)[1])[1] for item in text.of_kind("alias")}
+    values = {name: target.split(" ", 1)[1] for name, target in targets.items()}
+    plain = {name: next(global_names(value)) for name, value in values.items() if value.startswith("@")}
+    text.items = [item for item in text.items if item.name not in plain or item.kind != "alias"]
+
+    def renamed(name: str) -> str | None:
+        seen = name
+        while seen in plain:
+            seen = plain[seen]
+        return seen if seen != name else None
+
+    text.rename(renamed)
+    module.replace(text.render())

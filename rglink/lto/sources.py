@@ -1,0 +1,117 @@
+"""Sources: the modules that a link may take code from, with their summaries, and the archives that stay lazy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rglink.ir import Module
+from rglink.lto.summary import summarize
+from rglink.objfmt.archive import Member
+from rglink.objfmt.input_file import InputFile
+from rglink.objfmt.summary import ModuleSummary
+
+Form = Literal["bitcode", "text"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module. `file` is the path as given, `member` its name in an archive ("" outside one).
+
+    `lazy` says that the module came out of a lazy archive and that `summary` covers only what was asked of it.
+    """
+
+    file: str
+    member: str
+    crate: str
+    form: Form
+    data: bytes | memoryview = field(repr=False)
+    digest: str
+    summary: ModuleSummary = field(repr=False)
+    lazy: bool = False
+
+    @property
+    def name(self) -> str:
+        """What messages call it: "a.rgo", "libk.rlib(k.o)"."""
+        return name_of(self.file, self.member)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Orders sources whatever the order and the folders in which they were given."""
+        return sort_key(self.crate, self.file, self.member, self.digest)
+
+
+@dataclass(frozen=True)
+class LazyArchive:
+    """An archive of which members are taken when a name is asked for. `symbols` is its map, as members' indices."""
+
+    file: str
+    crate: str
+    digest: str
+    members: tuple[Member, ...] = field(repr=False)
+    symbols: Mapping[str, int] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.file
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return sort_key(self.crate, self.file, "", self.digest)
+
+    def member_name(self, index: int) -> str:
+        return name_of(self.file, self.members[index].name)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a link may take from, in an order that does not depend on the order of the command line."""
+
+    sources: tuple[Source, ...]
+    archives: tuple[LazyArchive, ...] = ()
+    foreign: tuple[InputFile, ...] = ()
+
+
+def name_of(file: str, member: str) -> str:
+    """ "a.rgo", or "libk.rlib(k.o)" for a member."""
+    return f"{file}({member})" if member else file
+
+
+def sort_key(crate: str, file: str, member: str, digest: str) -> tuple[str, str, str]:
+    """Orders modules whatever the order and the folders in which they were given."""
+    return crate, member or os.path.basename(file), digest
+
+
+def parse_source(form: Form, data: bytes | memoryview, name: str) -> Module:
+    """Parse one module.
+
+    Raises:
+        InputError: LLVM refuses it.
+    """
+    if form == "bitcode":
+        return Module.parse_bitcode(data, name)
+    return Module.parse_text(bytes(data).decode("utf-8", "surrogateescape"), name)
+
+
+def source_from_module(module: Module, file: str, crate: str = "", member: str = "") -> Source:
+    """A source for a module in memory (what `rgcc` has just made, or a test)."""
+    data = module.bitcode()
+    return Source(file, member, crate or crate_of_file(file), "bitcode", data, digest_of(data), summarize(module))
+
+
+def crate_of_file(path: str) -> str:
+    """The crate that a file name stands for: `libk-1f2e.rlib`, `k.rgo`, `k.k.1e05a7-cgu.0.rcgu.o` are all `k`."""
+    name = os.path.basename(path)
+    stem = name.split(".", 1)[0]
+    if name.endswith((".rlib", ".a")):
+        stem = stem.removeprefix("lib")
+        stem = re.sub(r"-[0-9a-f]{8,}\Z", "", stem)
+    return re.sub(r"-[0-9a-f]{16}\Z", "", stem)
+
+
+def digest_of(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

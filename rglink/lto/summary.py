@@ -1,0 +1,160 @@
+"""Make a `ModuleSummary` from IR: what each global is, and which globals its definition refers to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rglink.ir import Module
+from rglink.irtext import Item, ModuleText, global_names, read_function, read_variable, skip_type
+from rglink.objfmt.summary import Binding, Kind, ModuleSummary, Symbol
+
+# What a linkage means for a definition; `appending` is only ever LLVM's own (`llvm.used`, `llvm.global_ctors`).
+_DEFINED: dict[str, Binding] = {
+    "external": "strong",
+    "internal": "internal",
+    "weak": "weak",
+    "linkonce": "linkonce",
+    "common": "common",
+    "available_externally": "available_externally",
+}
+_ALIAS_LINKAGE = {
+    "private": "internal",
+    "internal": "internal",
+    "weak": "weak",
+    "weak_odr": "weak",
+    "linkonce": "linkonce",
+    "linkonce_odr": "linkonce",
+    "available_externally": "available_externally",
+}
+_NODE = re.compile(r"!(\d+) = (?:distinct )?!\{(.*)\}")
+_KERNEL_PAIR = re.compile(r'!"kernel", i32 1\b')
+_RENAMED_TYPE = re.compile(r'(%(?:"[^"]*?|[-a-zA-Z$._0-9]*?))\.\d+("?)(?![-a-zA-Z$._0-9"])')
+_USED = ("llvm.used", "llvm.compiler.used")
+
+
+def summarize(module: Module, protected: bool | None = None) -> ModuleSummary:
+    """The summary of a module, from the text that LLVM prints for it (about 10 MB/s).
+
+    `protected` is what the caller found out about barriers and shared memory (see `ModuleSummary`).
+    """
+    return summarize_text(ModuleText.parse(module.text()), protected)
+
+
+def summarize_text(text: ModuleText, protected: bool | None = None) -> ModuleSummary:
+    """As `summarize`, for a module already printed."""
+    annotated = annotated_kernels(text)
+    symbols: list[Symbol] = []
+    used: list[str] = []
+    for item in text.of_kind("variable", "alias", "define", "declare"):
+        if item.name in _USED:
+            used += global_names(item.head.split(" = ", 1)[1])
+        elif not item.name.startswith("llvm."):
+            symbols.append(_symbol(item, annotated))
+    symbols.sort(key=lambda symbol: symbol.name)
+    return ModuleSummary(triple_of(text), ident_of(text), protected, tuple(symbols), tuple(sorted(set(used))))
+
+
+def triple_of(text: ModuleText) -> str:
+    """The target triple, "" when the module names none."""
+    for item in text.of_kind("target"):
+        match = re.match(r'target triple = "([^"]*)"', item.head)
+        if match:
+            return match[1]
+    return ""
+
+
+def ident_of(text: ModuleText) -> str:
+    """The strings of `!llvm.ident`, each once, joined by "; "."""
+    nodes = _nodes(text)
+    found: dict[str, None] = {}
+    for reference in _named_metadata(text, "llvm.ident"):
+        for value in re.findall(r'!"([^"]*)"', nodes.get(reference, "")):
+            found[value] = None
+    return "; ".join(found)
+
+
+def annotated_kernels(text: ModuleText) -> frozenset[str]:
+    """Functions that `!nvvm.annotations` calls kernels (NVVM IR specification, "Annotations")."""
+    references = set(_named_metadata(text, "nvvm.annotations"))
+    if not references:
+        return frozenset()
+    nodes = _nodes(text)
+    entries = (nodes.get(reference, "") for reference in references)
+    return frozenset(name for entry in entries if _KERNEL_PAIR.search(entry) for name in _first(global_names(entry)))
+
+
+def normalized_type(text: str) -> str:
+    """A type without the `.N` that LLVM appends to a named struct read a second time."""
+    return _RENAMED_TYPE.sub(r"\1\2", text) if "%" in text else text
+
+
+def _first(names: Iterator[str]) -> Iterable[str]:
+    name = next(names, None)
+    return () if name is None else (name,)
+
+
+def _named_metadata(text: ModuleText, name: str) -> list[str]:
+    for item in text.of_kind("metadata"):
+        if item.head.startswith(f"!{name} = "):
+            return re.findall(r"!(\d+)", item.head.split(" = ", 1)[1])
+    return []
+
+
+def _nodes(text: ModuleText) -> dict[str, str]:
+    matches = (_NODE.match(item.head) for item in text.of_kind("metadata"))
+    return {match[1]: match[2] for match in matches if match}
+
+
+def _symbol(item: Item, annotated: frozenset[str]) -> Symbol:
+    if item.kind == "variable":
+        return _variable(item)
+    if item.kind == "alias":
+        return _alias(item)
+    return _function(item, annotated)
+
+
+def _variable(item: Item) -> Symbol:
+    variable = read_variable(item.head)
+    if variable.initializer is None:
+        binding: Binding = "extern_weak" if variable.linkage == "extern_weak" else "undefined"
+    else:
+        binding = _DEFINED.get(variable.linkage, "strong")
+    refs = _others(item.name, global_names(variable.initializer or ""))
+    return Symbol(
+        item.name, "variable", binding, normalized_type(variable.type), variable.addrspace, variable.constant,
+        variable.section, variable.align, refs,
+    )  # fmt: skip
+
+
+def _alias(item: Item) -> Symbol:
+    words, _, rest = item.head.split(" = ", 1)[1].partition("alias " if " alias " in f" {item.head}" else "ifunc ")
+    linkage = next((_ALIAS_LINKAGE[word] for word in words.split() if word in _ALIAS_LINKAGE), "external")
+    end = skip_type(rest, 0)
+    if rest[end : end + 2] == " (":  # a function type: its parameter list follows the return type
+        end = rest.index(")", end) + 1
+    space = re.search(r"ptr addrspace\((\d+)\)", rest[end:])
+    refs = _others(item.name, global_names(rest[end:]))
+    kind: Kind = "alias"
+    addrspace = int(space[1]) if space else 0
+    return Symbol(item.name, kind, _DEFINED[linkage], normalized_type(rest[:end]), addrspace, refs=refs)
+
+
+def _function(item: Item, annotated: frozenset[str]) -> Symbol:
+    function = read_function(item.head)
+    if function.defined:
+        binding = _DEFINED.get(function.linkage, "strong")
+    else:
+        binding = "extern_weak" if function.linkage == "extern_weak" else "undefined"
+    kernel = function.calling_convention == "ptx_kernel" or item.name in annotated
+    mentioned = (name for line in [item.head, *item.body] for name in global_names(line))
+    align = re.search(r"(?:^| )align (\d+)", function.suffix)
+    return Symbol(
+        item.name, "kernel" if kernel else "function", binding, normalized_type(function.type),
+        section=function.section, align=int(align[1]) if align else 0, refs=_others(item.name, mentioned),
+    )  # fmt: skip
+
+
+def _others(own: str, names: Iterator[str]) -> tuple[str, ...]:
+    """Names sorted, each once, without the symbol's own and LLVM's intrinsics."""
+    return tuple(sorted({name for name in names if name != own and not name.startswith("llvm.")}))
