@@ -164,7 +164,7 @@ class Access:
     opcode: str
     value_type: str
     pointer_type: str
-    pointer: str
+    pointer: str  # a name or constant, without the ordering that follows it in atomics
     pointer_position: int  # where "ptr..." begins in `rest`
 
 
@@ -186,11 +186,29 @@ def read_access(instruction: Instruction) -> Access | None:
         position = _next_operand(rest, end)
     end = skip_type(rest, position)
     pointer_type = rest[position:end]
-    pointer_end = _operand_end(rest, end)
+    pointer_end = value_end(rest, end + 1)
     if instruction.opcode in ("atomicrmw", "cmpxchg"):
         after = _next_operand(rest, pointer_end)
         value_type = rest[after : skip_type(rest, after)]
-    return Access(instruction.opcode, value_type, pointer_type, rest[end:pointer_end].strip(), position)
+    return Access(instruction.opcode, value_type, pointer_type, rest[end + 1 : pointer_end], position)
+
+
+_SIMPLE_VALUE = re.compile(r'[@%](?:"[^"]*"|[-a-zA-Z$._0-9]+)|(?:null|undef|poison|zeroinitializer|none)\b')
+# `getelementptr inbounds inrange(-8, 8) (`: what stands before the brackets of a constant expression.
+_EXPRESSION = re.compile(r"(?:[a-z_]+(?:\([-0-9, ]+\))? )+\(")
+
+
+def value_end(rest: str, start: int) -> int:
+    """End of the pointer value (name, constant or constant expression) that begins at `start`.
+
+    Raises:
+        ValueError: no pointer value begins there.
+    """
+    if match := _SIMPLE_VALUE.match(rest, start):
+        return match.end()
+    if match := _EXPRESSION.match(rest, start):
+        return skip_balanced(rest, match.end() - 1)
+    raise ValueError(f"no pointer value at {start} in {rest!r}")
 
 
 def _operand_end(rest: str, start: int) -> int:
