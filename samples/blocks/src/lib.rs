@@ -72,7 +72,9 @@ pub unsafe extern "ptx-kernel" fn block_sum(samples: *const f32, len: usize, sum
     unsafe {
         let samples = slice::from_raw_parts(samples, len);
         *partial.add(me) =
-            samples.strided_fold(thread::in_grid(), thread::grid_size(), 0.0, |sum, &x| sum + x);
+            samples.strided_fold(thread::in_grid(), thread::grid_size(), 0.0, |sum, &x| {
+                sum + x
+            });
         _syncthreads();
         let mut width = thread::block_size() / 2;
         while width > 0 {

@@ -36,7 +36,12 @@ static THREADS_DONE: AtomicU32 = AtomicU32::new(0);
 /// # Safety
 /// `source` is valid for `len` values; `index` and `out` for one of each thread of the grid.
 #[unsafe(no_mangle)]
-pub unsafe extern "ptx-kernel" fn gather(source: *const f32, len: usize, index: *const u32, out: *mut f32) {
+pub unsafe extern "ptx-kernel" fn gather(
+    source: *const f32,
+    len: usize,
+    index: *const u32,
+    out: *mut f32,
+) {
     let at = thread::in_grid();
     // SAFETY: the caller's promise.
     unsafe {
@@ -60,7 +65,11 @@ pub unsafe extern "ptx-kernel" fn histogram(
     let at = thread::in_grid();
     // SAFETY: the caller's promise.
     let (angles, bins, ready) = unsafe {
-        (slice::from_raw_parts(angles, len), slice::from_raw_parts(bins, sectors as usize), &*ready)
+        (
+            slice::from_raw_parts(angles, len),
+            slice::from_raw_parts(bins, sectors as usize),
+            &*ready,
+        )
     };
     let seen = angles.strided_fold(at, thread::grid_size(), 0, |seen, &angle| {
         let turn = wrap_angle(angle) / core::f32::consts::TAU;
@@ -95,7 +104,9 @@ pub unsafe extern "ptx-kernel" fn watch(
         return;
     }
     let at = thread::in_grid();
-    let crowded = bins.strided_count(at, thread::grid_size(), |bin| bin.load(Ordering::Relaxed) > limit);
+    let crowded = bins.strided_count(at, thread::grid_size(), |bin| {
+        bin.load(Ordering::Relaxed) > limit
+    });
     if crowded > 0 {
         fence(Ordering::SeqCst);
         // Only the first thread to come changes 0 to its own number.
@@ -121,7 +132,11 @@ pub unsafe extern "ptx-kernel" fn seed_noise(seed: u64, words: *mut u64, len: us
 /// # Safety
 /// `bins` and `copy` are valid for `sectors` values.
 #[unsafe(no_mangle)]
-pub unsafe extern "ptx-kernel" fn dump_histogram(bins: *const AtomicU32, sectors: usize, copy: *mut u32) {
+pub unsafe extern "ptx-kernel" fn dump_histogram(
+    bins: *const AtomicU32,
+    sectors: usize,
+    copy: *mut u32,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         for (at, bin) in slice::from_raw_parts(bins, sectors).iter().enumerate() {

@@ -6,7 +6,12 @@ use core::ops::{Add, Div, Mul, Sub};
 
 /// A real number as the kernels use it: `f32` or `f64`.
 pub trait Real:
-    Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+    Copy
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
 {
     const ZERO: Self;
     const ONE: Self;
@@ -78,7 +83,9 @@ pub trait Strided {
     where
         F: FnMut(&Self::Item) -> bool,
     {
-        self.strided_fold(start, stride, 0, |count, item| count + u32::from(wanted(item)))
+        self.strided_fold(start, stride, 0, |count, item| {
+            count + u32::from(wanted(item))
+        })
     }
 }
 
@@ -131,7 +138,10 @@ mod tests {
     fn soft_step_stays_near_the_logistic_curve() {
         for tenths in -60..=60 {
             let x = f64::from(tenths) / 10.0;
-            assert!((soft_step(x) - 1.0 / (1.0 + (-x).exp())).abs() < 0.16, "at {x}");
+            assert!(
+                (soft_step(x) - 1.0 / (1.0 + (-x).exp())).abs() < 0.16,
+                "at {x}"
+            );
         }
     }
 
