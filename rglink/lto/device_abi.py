@@ -10,6 +10,7 @@ from __future__ import annotations
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
 from rglink.irtext import ModuleText
+from rglink.lto.barriers import unalign_barriers
 from rglink.lto.convergent import mark_convergent
 from rglink.lto.kernel_params import globalize_kernel_pointers
 from rglink.lto.spaces import access_spaces, fold_pools, move_statics
@@ -23,7 +24,8 @@ def prepare_crate(module: Module, diags: Diagnostics) -> None:
 def apply_device_abi(module: Module, diags: Diagnostics) -> None:
     """Apply the four steps to the merged program: what `prepare_crate` has seen already stays as it is.
 
-    The dynamic pools of all crates become one here.
+    The dynamic pools of all crates become one here. A static of another crate that was declared in the generic
+    space (rustc repeats no section on declarations) has become a cast of the moved one when LLVM merged the two.
     """
     _apply(module, diags, whole_program=True)
 
@@ -40,6 +42,7 @@ def _apply(module: Module, diags: Diagnostics, whole_program: bool) -> None:
     text = ModuleText.parse(module.text())
     access_spaces(text, diags)
     globalize_kernel_pointers(text)
+    unalign_barriers(text)
     module.replace(text.render())
     module.verify()
 

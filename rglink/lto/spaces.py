@@ -166,29 +166,6 @@ def _declare_pools(text: ModuleText, pools: set[int]) -> None:
             text.add(f"@{POOL}.{align} = external addrspace(3) global [0 x i8], align {align}")
 
 
-def adopt_spaces(text: ModuleText, spaces: Mapping[str, int]) -> MoveCounts:
-    """Give declarations the address space that the definition has in another crate.
-
-    rustc does not repeat a static's section where it is only declared, so a generic kernel's shared static looks
-    like an ordinary one in the crate that instantiates the kernel. `spaces` are address spaces by name, of
-    definitions anywhere in the program.
-    """
-    moves: dict[str, _Move] = {}
-    counts = {SHARED: 0, CONSTANT: 0}
-    for item in text.of_kind("variable"):
-        space = spaces.get(item.name, 0)
-        if space not in counts:
-            continue
-        variable = read_variable(item.head)
-        if variable.initializer is not None or variable.addrspace != 0:
-            continue
-        item.head = replace(variable, addrspace=space).render()
-        moves[item.name] = _Move(quote(item.name), space)
-        counts[space] += 1
-    uses = _rewrite_uses(text, moves, Diagnostics())
-    return MoveCounts(counts[SHARED], counts[CONSTANT], 0, uses)
-
-
 def fold_pools(text: ModuleText) -> int:
     """Make one dynamic pool, with the largest alignment, of all zero-length arrays in shared memory.
 
