@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,7 +37,7 @@ _PROTECTING = (
     "-Cno-redzone=yes",
 )
 _DEBUGINFO: dict[Debug, str] = {"none": "0", "lines": "line-tables-only", "full": "2"}
-_COLLISION = re.compile(rb"colliding StableCrateId|error\[E0519\]")
+_COLLISION = re.compile(rb"found crates \(`\w+` and `(\w+)`\) with colliding StableCrateId|error\[E0519\]")
 
 
 class RustcFailed(Exception):
@@ -64,9 +63,10 @@ class CrateOptions:
 
 @dataclass(frozen=True)
 class _Extern:
-    """A crate to compile against: the name it is used by, and its metadata with that of all it depends on."""
+    """A crate to compile against: the name it is used by, its file, its metadata and that of all it depends on."""
 
     name: str
+    path: Path
     closure: tuple[CrateMetadata, ...]
 
     @property
@@ -109,7 +109,7 @@ def _lower(
 ) -> bytes:
     """In a child: the device ABI's steps, then the optimizer; returns the `.rgo`."""
     module = Module.parse_bitcode(bitcode, str(options.source))
-    prepare_crate(module, str(options.source), diags)
+    prepare_crate(module, diags)
     diags.checkpoint()
     unoptimized = module.bitcode()
     # For `s` rustc has marked the functions; LLVM's level that goes with the mark is 2.
@@ -172,7 +172,7 @@ def _load_extern(name: str, path: Path, ours: Producer) -> _Extern:
     closure = reader.metadata()
     if not closure or closure[0].crate != theirs.crate_name:
         raise InputError(f"{path}: holds no Rust metadata, so no crate can be compiled against it")
-    return _Extern(name, closure)
+    return _Extern(name, path, closure)
 
 
 def _closure(own: CrateMetadata, externs: list[_Extern]) -> tuple[CrateMetadata, ...]:
@@ -195,11 +195,10 @@ def _run_rustc(
     # Without files' names: they would count into the crate's hash.
     command += ["--emit=metadata,obj", f"--out-dir={out}", f"-Ldependency={dependencies}"]
     command += [f"--extern={extern.name}={dependencies / extern.own.file_name}" for extern in externs]
-    if sys.stderr.isatty():
-        command += ["--color=always", f"--diagnostic-width={shutil.get_terminal_size().columns}"]
+    command += _terminal_options(options.rustc_args)
     status, said = _pass_through(command, rustc.env)
     if status == 1:
-        _explain(said, name)
+        _explain(said, name, externs)
         raise RustcFailed
     if status != 0:
         raise ToolError(
@@ -208,6 +207,17 @@ def _run_rustc(
             slug="rustc-failed",
         )
     return (out / f"{name}.o").read_bytes(), (out / f"lib{name}.rmeta").read_bytes()
+
+
+def _terminal_options(rustc_args: tuple[str, ...]) -> list[str]:
+    """rustc writes into a pipe of ours; tell it what it would see without, unless the user says otherwise."""
+    if not sys.stderr.isatty():
+        return []
+    # A terminal of unknown width says 0; 140 is what rustc takes then.
+    width = os.get_terminal_size(sys.stderr.fileno()).columns or 140
+    wanted = {"--color": "always", "--diagnostic-width": str(width)}
+    given = {argument.split("=", 1)[0] for argument in rustc_args}
+    return [f"{option}={value}" for option, value in wanted.items() if option not in given]
 
 
 def _rustc_arguments(options: CrateOptions, name: str) -> list[str]:
@@ -244,14 +254,24 @@ def _pass_through(command: list[str], env: dict[str, str]) -> tuple[int, bytes]:
     return running.returncode, bytes(said)
 
 
-def _explain(said: bytes, name: str) -> None:
-    """Add the cure for what rustc cannot know."""
-    if _COLLISION.search(said):
-        cure = (
-            "two crates of one name, version and source path, or two builds of one crate: give one of them"
-            " another --metadata (rgcc --metadata M), or compile what uses the older build again"
-        )
-        print(
-            Diagnostic("error", "same-crate-id", f"{name}: crates cannot be told apart", cure=cure).render("rgcc"),
-            file=sys.stderr,
-        )
+def _explain(said: bytes, name: str, externs: list[_Extern]) -> None:
+    """Add what rustc cannot know: which files hold the crates that it takes for one, and the cure."""
+    found = _COLLISION.search(said)
+    if found is None:
+        return
+    crate = (found[1] or name.encode()).decode()
+    places = sorted(
+        f"{crate} {entry.hash[:8]} in {extern.path}"
+        for extern in externs
+        for entry in extern.closure
+        if entry.crate == crate
+    )
+    item = Diagnostic(
+        "error",
+        "same-crate-id",
+        f"two crates named {crate} have one identity",
+        tuple(places),
+        "where they are two crates, compile one with another --metadata;"
+        " where one is an older build, compile again what uses it",
+    )
+    print(item.render("rgcc"), file=sys.stderr)

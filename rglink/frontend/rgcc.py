@@ -144,7 +144,7 @@ def _checked_name(name: str | None, option: str) -> str | None:
 def _arch(name: str | None) -> Arch:
     if name is None:
         return parse_arch("sm_75")
-    if not name.startswith("sm_"):
+    if not name.startswith("sm_") or "," in name:
         raise UsageError(f"--arch {name}: wanted one architecture such as sm_90", slug="unknown-arch")
     return parse_arch(name)
 
@@ -165,8 +165,8 @@ def _check_rustc_args(arguments: list[str]) -> None:
     """Refuse what rgcc itself decides; everything else is rustc's business."""
     for index, argument in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        option = argument.split("=", 1)[0]
-        if option in _OWN_OPTIONS or re.match(r"-o.", argument):
+        option = "-o" if argument.startswith("-o") else argument.split("=", 1)[0]
+        if option in _OWN_OPTIONS:
             raise UsageError(f"{option} cannot be passed to rustc: rgcc sets it", cure="rgcc --help")
         for short, long, names in (("-C", "--codegen", _OWN_CODEGEN), ("-Z", "", _OWN_UNSTABLE)):
             value = following if argument in (short, long) else ""
