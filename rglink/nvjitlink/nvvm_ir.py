@@ -12,6 +12,7 @@ from collections.abc import Collection
 from rglink.arch import Arch
 from rglink.diagnostics import InputError
 from rglink.irtext import Item, ModuleText, Variable, expect_equal, quote, read_function, read_variable, split_commas
+from rglink.nvjitlink.atomics import widen_scopes
 
 DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64"
@@ -30,15 +31,7 @@ def prepare(module: ModuleText, kernels: Collection[str], variables: Collection[
     _set_layout(module)
     _set_version(module)
     _set_used(module, sorted({*kernels, *variables}))
-    narrow_scopes(module, arch)
-
-
-def narrow_scopes(module: ModuleText, arch: Arch) -> None:
-    """Give `cluster` atomics the wider `device` scope where PTX has no `.cluster` (before sm_90)."""
-    if arch.number >= 90:
-        return
-    for item in module.of_kind("define"):
-        item.body = [line.replace('syncscope("cluster")', 'syncscope("device")') for line in item.body]
+    widen_scopes(module, arch)
 
 
 def _set_layout(module: ModuleText) -> None:
