@@ -20,6 +20,8 @@ from rglink.diagnostics import ToolError
 
 # The last rustc of each LLVM major; nightly 2026-08-06 was the first with LLVM 23.
 _LAST_RUSTC = {22: ("1.98", "nightly-2026-08-05")}
+# Looked into even where PATH lacks them, as under cron or a bare environment.
+SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin")
 _LIBRARY = Path("lib/rustlib/src/rust/library")
 
 
@@ -216,7 +218,7 @@ def _rustup_toolchains() -> list[Path]:
 def _rustcs_on_path() -> list[Path]:
     """Every rustc on PATH but rustup's proxies, whose toolchains were looked at already."""
     found: list[Path] = []
-    folders = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/local/bin", "/usr/bin"]
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS]
     for folder in folders:
         path = Path(folder or ".").absolute() / "rustc"
         if not os.access(path, os.X_OK) or path.resolve().name.startswith("rustup"):
