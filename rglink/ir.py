@@ -46,6 +46,15 @@ def _binding() -> Any:
 
 
 _initialized: list[bool] = []
+
+
+def preload() -> None:
+    """Load LLVM now, so that children forked later need not; no input is touched.
+
+    Raises:
+        ToolError: llvmlite brings another LLVM.
+    """
+    _binding()
 # Told what LLVM is about to work on, so that a crash in it can be reported with the name.
 watchers: list[Callable[[str], None]] = []
 

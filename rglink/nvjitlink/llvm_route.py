@@ -6,6 +6,7 @@ PTX is written at the lowest version that works, so that older drivers load it t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rglink.arch import Arch
 from rglink.diagnostics import ToolError
@@ -20,7 +21,6 @@ DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 # PTX versions (times 10) to climb when the lowest of an architecture lacks what a program uses.
 _PTX_STEPS = (70, 78, 80, 83, 86, 87, 88, 90)
 _LINE_TABLES_PTX = 70  # below it: "Defining labels in .section requires PTX ISA 7.0"
-_NEEDS_PTX = re.compile(r"requires (?:PTX ISA )?\.version (\d+)\.(\d+)|PTX ISA (?:version )?(\d+)\.(\d+) or later")
 
 
 def ptx_versions(arch: Arch, debug: str) -> tuple[int, ...]:
@@ -29,18 +29,27 @@ def ptx_versions(arch: Arch, debug: str) -> tuple[int, ...]:
     return (first, *(version for version in _PTX_STEPS if version > first))
 
 
-def compile_job(job: CodegenJob, ptx_version: int) -> CodegenResult:
-    """Run one job at one PTX version; call it in a supervised child, once: LLVM aborts on what it cannot select.
+def compile_jobs(jobs: Sequence[CodegenJob], ptx_version: int) -> list[CodegenResult]:
+    """Run jobs that differ in the kind of their target only, at one PTX version.
+
+    Call it in a supervised child, once: LLVM aborts on what it cannot select. PTX is always assembled, also when
+    nobody asked for the cubin: what ptxas refuses would fail on the user's machine.
 
     Raises:
         ToolError: nvJitLink failed.
         InputError: an atomic operation with a scope that does not exist.
     """
-    ptx = emit(job, ptx_version).encode()
-    if job.target.kind == "ptx":
-        return CodegenResult(job.target, ptx, None, "")
-    image, log = link_image(job.label, [JitInput(f"{job.name}.ptx", "ptx", ptx)], _options(job))
-    return CodegenResult(job.target, image, ptx, log)
+    first = jobs[0]
+    ptx = emit(first, ptx_version).encode()
+    only_proof = all(job.target.kind == "ptx" for job in jobs)
+    options = [*_options(first), *(["-Ofc=max"] if only_proof else [])]
+    cubin, log = link_image(first.label, [JitInput(f"{first.name}.ptx", "ptx", ptx)], options)
+    return [
+        CodegenResult(job.target, cubin, ptx, log)
+        if job.target.kind == "cubin"
+        else CodegenResult(job.target, ptx, None, log)
+        for job in jobs
+    ]
 
 
 def emit(job: CodegenJob, ptx_version: int) -> str:
@@ -58,14 +67,17 @@ def emit(job: CodegenJob, ptx_version: int) -> str:
     return module.emit_ptx(arch.sm, f"+ptx{ptx_version}", job.opt_level)
 
 
-def wanted_ptx(error: ToolError) -> int:
-    """The PTX version (times 10) that ptxas asks for in its words, 0 when it asks for none."""
-    found = [
-        int(match[1] or match[3]) * 10 + int(match[2] or match[4])
-        for place in error.diagnostic.places
-        for match in _NEEDS_PTX.finditer(place)
+def wanted_ptx(error: ToolError, tried: int) -> int:
+    """The PTX version (times 10) above `tried` that would cure `error` as far as it tells, 0 when none would."""
+    lines = error.diagnostic.places
+    wanted = [
+        int(match[1]) * 10 + int(match[2])
+        for line in lines
+        for match in re.finditer(r"requires PTX ISA \.version (\d+)\.(\d+)", line)
     ]
-    return max(found, default=0)
+    if any("Cannot select" in line for line in lines):  # LLVM does not say which version has the instruction
+        wanted.append(tried + 1)
+    return max((version for version in wanted if version > tried), default=0)
 
 
 def _options(job: CodegenJob) -> list[str]:
