@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from rglink.diagnostics import Diagnostics
 from rglink.ir import TRIPLE, Module
+from rglink.irtext import ModuleText
+from rglink.lto.aliases import replace_aliases
 from rglink.lto.extract import Extraction
 from rglink.lto.resolve import Resolution
-from rglink.lto.retouch import dissolve_aliases, needs_retouching, retouch
+from rglink.lto.retouch import needs_retouching, retouch
 from rglink.lto.sources import Inputs, parse_source
 
 _MERGED = "merged program"
 
 
-def merge_modules(resolution: Resolution) -> Module:
+def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     """One module that holds the kernels, the exported variables and what these need; everything else is local.
 
     Raises:
@@ -27,11 +30,20 @@ def merge_modules(resolution: Resolution) -> Module:
     order = sorted(range(len(resolution.sources)), key=lambda index: resolution.sources[index].key)
     parts = [_pruned(resolution, index) for index in order if resolution.wanted[index]]
     module = merge_tree(parts) if parts else Module.parse_text(f'target triple = "{TRIPLE}"', _MERGED)
-    dissolve_aliases(module, resolution)
+    _replace_aliases(module, resolution, diags)
     module.internalize(preserved_names(resolution))
     module.run("globaldce", "strip-dead-prototypes")
     # No external name is left but the roots after this line.
     return module
+
+
+def _replace_aliases(module: Module, resolution: Resolution, diags: Diagnostics) -> None:
+    # llvmlite lists no aliases; the summaries tell whether there can be any.
+    if not any(s.kind == "alias" for source in resolution.sources for s in source.summary.symbols):
+        return
+    text = ModuleText.parse(module.text())
+    if replace_aliases(text, preserved_names(resolution), diags):
+        module.replace(text.render())
 
 
 def preserved_names(resolution: Resolution) -> frozenset[str]:

@@ -1,60 +1,176 @@
-"""Sizes of LLVM types, for comparing what one module declares with what another defines."""
+"""Declarations that disagree with the definition they are linked to, and kernels called as functions.
+
+Only a declaration that live code uses is compared, and only with the definition that prevails: two declarations may
+differ harmlessly, and attributes are the optimizer's business. LLVM's linker and NVIDIA's say nothing of any of it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from rglink.irtext import split_commas
+from rglink.demangle import demangle
+from rglink.diagnostics import Diagnostics
+from rglink.irinst import Call, instructions, read_call
+from rglink.irtext import Item, ModuleText, read_function
+from rglink.lto.places import Places
+from rglink.lto.resolve import Definition, Resolution
+from rglink.lto.sources import Source, describe
+from rglink.lto.summary import annotated_kernels, value_size
+from rglink.lto.undefined import DRIVER_FUNCTIONS
+from rglink.lto.wording import Wording
+from rglink.objfmt.summary import Symbol
 
-_SCALAR = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "fp128": 16, "void": 0}
+
+@dataclass(frozen=True)
+class _Disagreement:
+    slug: str
+    message: str
+    cure: str | None = None
 
 
-def size_of(text: str) -> int | None:
-    """Bytes that a type takes in a global with NVIDIA's data layout, None when unknown (named or target types)."""
-    found = _layout(text)
-    return found[0] if found else None
+def check_declarations(resolution: Resolution, diags: Diagnostics) -> None:
+    """Compare every live declaration with its definition.
+
+    Reports `mismatched-kind`, `mismatched-type`, `mismatched-size`, `mismatched-addrspace`, `mismatched-constant`.
+    """
+    for name, source, declared in _live_declarations(resolution):
+        definition = resolution.prevailing.get(name)
+        if definition is not None:
+            _compare(name, source, declared, definition, resolution, diags)
+        elif name in DRIVER_FUNCTIONS and declared.type != DRIVER_FUNCTIONS[name]:
+            diags.error(
+                "mismatched-type",
+                f"{name}: declared with another type than the CUDA driver's function has",
+                f"declared as {_shown(declared)} in {describe(source)}",
+                f"the driver's is function {DRIVER_FUNCTIONS[name]}",
+            )
 
 
-def _layout(text: str) -> tuple[int, int] | None:
-    """(size, alignment) in bytes."""
-    if text in _SCALAR:
-        return _SCALAR[text], max(_SCALAR[text], 1)
-    integer = re.fullmatch(r"i(\d+)", text)
-    if integer:
-        bytes_ = (int(integer[1]) + 7) // 8
-        alignment = min(1 << (bytes_ - 1).bit_length(), 16)
-        return _round_up(bytes_, alignment), alignment
-    if text.startswith("ptr"):
-        return 8, 8
-    array = re.fullmatch(r"\[(\d+) x (.*)\]", text)
-    if array:
-        element = _layout(array[2])
-        return (int(array[1]) * element[0], element[1]) if element else None
-    vector = re.fullmatch(r"<(\d+) x (.*)>", text)
-    if vector:
-        element = _layout(vector[2])
-        if element is None:
+def _live_declarations(resolution: Resolution) -> Iterator[tuple[str, Source, Symbol]]:
+    """(name, source, symbol) of each declaration that a live definition of the same source mentions."""
+    mentioned: dict[int, set[str]] = {}
+    for node in resolution.live:
+        symbol = resolution.symbol_of(node)
+        if symbol is not None:
+            index = node[0] if node[0] >= 0 else resolution.prevailing[node[1]].source
+            mentioned.setdefault(index, set()).update(symbol.refs)
+    found: list[tuple[str, tuple[str, str, str], int, Symbol]] = []
+    for index, names in mentioned.items():
+        source = resolution.sources[index]
+        found += [
+            (symbol.name, source.key, index, symbol)
+            for symbol in source.summary.symbols
+            if not symbol.is_definition and symbol.name in names
+        ]
+    for name, _, index, symbol in sorted(found, key=lambda entry: entry[:3]):
+        yield name, resolution.sources[index], symbol
+
+
+def _compare(
+    name: str, source: Source, declared: Symbol, definition: Definition, resolution: Resolution, diags: Diagnostics
+) -> None:
+    found = _disagreement(declared, definition.symbol)
+    if found is None:
+        return
+    home = resolution.sources[definition.source]
+    diags.error(
+        found.slug,
+        f"{demangle(name)}: {found.message}",
+        f"declared as {_shown(declared)} in {describe(source)}",
+        f"defined as {_shown(definition.symbol)} in {describe(home, name)}",
+        cure=found.cure,
+    )
+
+
+def _disagreement(declared: Symbol, defined: Symbol) -> _Disagreement | None:
+    """The first way in which two sides differ, the coarsest first."""
+    if declared.kind == "function" and defined.kind == "kernel":
+        return None  # harmless unless it is called, which `check_kernel_calls` sees
+    if _code(declared) != _code(defined) or (declared.kind == "kernel") != (defined.kind == "kernel"):
+        message = f"declared as a {declared.kind}, defined as a {_kind(defined)}"
+        return _Disagreement("mismatched-kind", message)
+    if declared.addrspace != defined.addrspace:
+        message = "declared in another address space than it is defined in"
+        return _Disagreement("mismatched-addrspace", message, _space_cure(declared, defined))
+    if _code(declared):
+        if _same_function(declared.type, defined.type):
             return None
-        size = 1 << max(int(vector[1]) * element[0] - 1, 0).bit_length()
-        return size, size
-    if text.startswith(("{", "<{")):
-        return _struct(text)
+        return _Disagreement("mismatched-type", "declared with another type than it is defined with")
+    if not _same_size(declared.type, defined.type):
+        return _Disagreement("mismatched-size", "declared with another size than it is defined with")
+    if declared.constant and not defined.constant and defined.kind == "variable":
+        cure = "declare it mutable: reads of a constant are folded and never see what is written"
+        return _Disagreement("mismatched-constant", "declared constant, defined mutable", cure)
     return None
 
 
-def _struct(text: str) -> tuple[int, int] | None:
-    packed = text.startswith("<{")
-    inner = text[2:-2] if packed else text[1:-1]
-    size, largest = 0, 1
-    for part in split_commas(inner.strip()):
-        field = _layout(part)
-        if field is None:
-            return None
-        alignment = 1 if packed else field[1]
-        size = _round_up(size, alignment) + field[0]
-        largest = max(largest, alignment)
-    return _round_up(size, largest), largest
+def _code(symbol: Symbol) -> bool:
+    """Whether a symbol is code; an alias is what its type says."""
+    return symbol.kind in ("function", "kernel") or (symbol.kind == "alias" and symbol.type.endswith(")"))
 
 
-def _round_up(size: int, alignment: int) -> int:
-    return (size + alignment - 1) // alignment * alignment
+def _kind(symbol: Symbol) -> str:
+    return ("function" if _code(symbol) else "variable") if symbol.kind == "alias" else symbol.kind
+
+
+def _space_cure(declared: Symbol, defined: Symbol) -> str | None:
+    if 3 in (declared.addrspace, defined.addrspace):
+        return "shared memory (address space 3) must be declared as such wherever it is used"
+    return None
+
+
+def _same_function(declared: str, defined: str) -> bool:
+    """Whether two function types agree; a C declaration without prototype, `T (...)`, agrees with any parameters."""
+    if declared == defined:
+        return True
+    result, _, parameters = declared.partition(" (")
+    return parameters == "...)" and result == defined.partition(" (")[0]
+
+
+def _same_size(declared: str, defined: str) -> bool:
+    """Whether two value types take the same room; a declared `[0 x T]` is an array of unknown length."""
+    if declared == defined or re.match(r"\[0 x ", declared):
+        return True
+    sizes = value_size(declared), value_size(defined)
+    return None in sizes or sizes[0] == sizes[1]
+
+
+def _shown(symbol: Symbol) -> str:
+    """ "constant variable [4 x i32] in address space 4", "function i32 (i32)"."""
+    constant = "constant " if symbol.constant and not _code(symbol) else ""
+    space = f" in address space {symbol.addrspace}" if symbol.addrspace else ""
+    return f"{constant}{_kind(symbol)} {symbol.type}{space}"
+
+
+def check_kernel_calls(text: ModuleText, resolution: Resolution, diags: Diagnostics) -> None:
+    """Report `kernel-called` for each call of a kernel in the merged module (dead callers are gone already)."""
+    kernels = annotated_kernels(text) | {
+        item.name
+        for item in text.of_kind("define", "declare")
+        if "ptx_kernel" in item.head and read_function(item.head).calling_convention == "ptx_kernel"
+    }
+    if not kernels:
+        return
+    places = Places(resolution)
+    wording = Wording(text)
+    for item in sorted(text.of_kind("define"), key=lambda item: item.name):
+        for call in _calls_of(item, kernels):
+            line = wording.line(call.suffix)
+            where = f" at {line}" if line else ""
+            diags.error(
+                "kernel-called",
+                f"device code calls kernel {demangle(call.callee)}",
+                f"called by {demangle(item.name)}{where}{places.suffix(item.name)}",
+                f"kernel defined{places.suffix(call.callee)}",
+                cure="only the host can start a kernel: move its body to a plain function and call that from both",
+            )
+
+
+def _calls_of(item: Item, callees: frozenset[str]) -> Iterator[Call]:
+    for instruction in instructions(item.body):
+        if instruction.opcode in ("call", "invoke") and "@" in instruction.rest:
+            call = read_call(instruction)
+            if call.callee in callees:
+                yield call

@@ -9,7 +9,7 @@ key and member index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -17,7 +17,8 @@ from rglink.demangle import crate_of, demangle
 from rglink.diagnostics import Diagnostics
 from rglink.lto.extract import Extraction
 from rglink.lto.roots import Roots
-from rglink.lto.sources import Inputs, Source
+from rglink.lto.sources import Inputs, Source, describe
+from rglink.lto.summary import value_size
 from rglink.objfmt.summary import Binding, Symbol
 
 _RANK: dict[Binding, int] = {"strong": 0, "common": 1, "weak": 2, "linkonce": 3}
@@ -100,7 +101,7 @@ class _Table:
 
     def _rank(self, definition: Definition) -> tuple[int, int, tuple[str, str, str]]:
         symbol = definition.symbol
-        size = type_size(symbol.type) if symbol.binding == "common" else 0
+        size = (value_size(symbol.type) or 0) if symbol.binding == "common" else 0
         return _RANK[symbol.binding], -size, self.sources[definition.source].key
 
     def node(self, source: int, name: str) -> Node:
@@ -201,26 +202,9 @@ def _duplicate_cure(name: str) -> str | None:
     return None
 
 
-def describe(source: Source, name: str = "") -> str:
-    """A source for messages: file, member and crate."""
-    crate = crate_of(name) or source.crate
-    return f"{source.name} (crate {crate})" if crate else source.name
-
-
-def type_size(text: str) -> int:
-    """Bytes of an LLVM type as a common symbol has it (integers, floats, pointers, arrays), 0 for others."""
-    from rglink.lto.mismatch import size_of
-
-    return size_of(text) or 0
-
-
 def chain(resolution: Resolution, node: Node) -> list[Node]:
     """The shortest chain of references from a root to `node`, root first."""
     path = [node]
     while (before := resolution.referrer[path[-1]]) != path[-1]:
         path.append(before)
     return path[::-1]
-
-
-def names_of(nodes: Iterable[Node]) -> list[str]:
-    return [name for _, name in nodes]

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 
 from rglink.ir import Module
-from rglink.irtext import Item, ModuleText, global_names, quote, split_commas
-from rglink.lto.resolve import Resolution, is_used_root
+from rglink.irtext import Item, ModuleText, global_names, quote
+from rglink.lto.resolve import is_used_root
 from rglink.objfmt.summary import ModuleSummary, Symbol
 
 _COMDAT = re.compile(r',? comdat(?:\(\$(?:"[^"]*"|[-a-zA-Z$._0-9]+)\))?')
@@ -83,23 +83,3 @@ def _local_alias(item: Item) -> Item:
     words, _, tail = rest.partition("alias ")
     kept = [word for word in words.split() if word in ("unnamed_addr", "local_unnamed_addr")]
     return Item("alias", item.name, f"{token} = {' '.join(['internal', *kept])} alias {tail}")
-
-
-def dissolve_aliases(module: Module, resolution: Resolution) -> None:
-    """Put what an alias stands for in its place: PTX knows aliases of functions only, and not on every target."""
-    if not any(s.kind == "alias" for source in resolution.sources for s in source.summary.symbols):
-        return
-    text = ModuleText.parse(module.text())
-    targets = {item.name: split_commas(item.head.split("alias ", 1)[1])[1] for item in text.of_kind("alias")}
-    values = {name: target.split(" ", 1)[1] for name, target in targets.items()}
-    plain = {name: next(global_names(value)) for name, value in values.items() if value.startswith("@")}
-    text.items = [item for item in text.items if item.name not in plain or item.kind != "alias"]
-
-    def renamed(name: str) -> str | None:
-        seen = name
-        while seen in plain:
-            seen = plain[seen]
-        return seen if seen != name else None
-
-    text.rename(renamed)
-    module.replace(text.render())

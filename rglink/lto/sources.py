@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rglink.demangle import crate_of
 from rglink.ir import Module
 from rglink.lto.summary import summarize
 from rglink.objfmt.archive import Member
@@ -84,6 +85,12 @@ def name_of(file: str, member: str) -> str:
 def sort_key(crate: str, file: str, member: str, digest: str) -> tuple[str, str, str]:
     """Orders modules whatever the order and the folders in which they were given."""
     return crate, member or os.path.basename(file), digest
+
+
+def describe(source: Source, name: str = "") -> str:
+    """A source for messages: "libk.rlib(k.o) (crate k)"; the crate is the one that `name` was written in."""
+    crate = crate_of(name) or source.crate
+    return f"{source.name} (crate {crate})" if crate else source.name
 
 
 def parse_source(form: Form, data: bytes | memoryview, name: str) -> Module:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from rglink.ir import Module
 from rglink.irtext import Item, ModuleText, global_names, read_function, read_variable, skip_type
+from rglink.irtypes import layout_of
+from rglink.lto.protect import classify
 from rglink.objfmt.summary import Binding, Kind, ModuleSummary, Symbol
 
 # What a linkage means for a definition; `appending` is only ever LLVM's own (`llvm.used`, `llvm.global_ctors`).
@@ -36,9 +38,13 @@ _USED = ("llvm.used", "llvm.compiler.used")
 def summarize(module: Module, protected: bool | None = None) -> ModuleSummary:
     """The summary of a module, from the text that LLVM prints for it (about 10 MB/s).
 
-    `protected` is what the caller found out about barriers and shared memory (see `ModuleSummary`).
+    `protected` is what the caller knows of barriers and shared memory (see `ModuleSummary`); without it
+    `protect.classify` tells.
     """
-    return summarize_text(ModuleText.parse(module.text()), protected)
+    text = ModuleText.parse(module.text())
+    if protected is None:
+        protected = {"protected": True, "unprotected": False, "unknown": None}[classify(text).state]
+    return summarize_text(text, protected)
 
 
 def summarize_text(text: ModuleText, protected: bool | None = None) -> ModuleSummary:
@@ -87,6 +93,14 @@ def annotated_kernels(text: ModuleText) -> frozenset[str]:
 def normalized_type(text: str) -> str:
     """A type without the `.N` that LLVM appends to a named struct read a second time."""
     return _RENAMED_TYPE.sub(r"\1\2", text) if "%" in text else text
+
+
+def value_size(type_: str) -> int | None:
+    """Bytes that a value of a type takes in memory, None where the text does not tell (named and opaque types)."""
+    try:
+        return layout_of(type_, {}).size
+    except ValueError:
+        return None
 
 
 def _first(names: Iterator[str]) -> Iterable[str]:
