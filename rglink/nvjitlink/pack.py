@@ -18,7 +18,7 @@ _COMMENT_OR_STRING = re.compile(rb'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.D
 _KINDS = {"cubin": "elf", "ptx": "ptx"}
 
 
-def pack_fatbin(name: str, results: Sequence[CodegenResult]) -> bytes:
+def pack_fatbin(results: Sequence[CodegenResult], name: str = "the fat binary") -> bytes:
     """One fat binary of all images, in order of architecture, cubin before PTX.
 
     `name` is what errors call it; the entries get no identifier, so that equal programs are equal bytes.
