@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
 from rglink.irinst import Call, instructions, read_call
-from rglink.irtext import Item, ModuleText, read_function
-from rglink.lto.places import Places
+from rglink.irtext import Item, ModuleText
 from rglink.lto.resolve import Definition, Resolution
-from rglink.lto.sources import Source, describe
-from rglink.lto.summary import annotated_kernels, value_size
+from rglink.lto.sources import Source, describe, parse_source
+from rglink.lto.summary import value_size
 from rglink.lto.undefined import DRIVER_FUNCTIONS
 from rglink.lto.wording import Wording
 from rglink.objfmt.summary import Symbol
@@ -30,11 +29,13 @@ class _Disagreement:
     cure: str | None = None
 
 
-def check_declarations(resolution: Resolution, diags: Diagnostics) -> None:
-    """Compare every live declaration with its definition.
+def check_mismatches(resolution: Resolution, diags: Diagnostics) -> None:
+    """Compare every live declaration with its definition, and look for calls of kernels.
 
-    Reports `mismatched-kind`, `mismatched-type`, `mismatched-size`, `mismatched-addrspace`, `mismatched-constant`.
+    Reports `mismatched-kind`, `mismatched-type`, `mismatched-size`, `mismatched-addrspace`, `mismatched-constant`
+    and `kernel-called`.
     """
+    _check_kernel_calls(resolution, diags)
     for name, source, declared in _live_declarations(resolution):
         definition = resolution.prevailing.get(name)
         if definition is not None:
@@ -87,7 +88,7 @@ def _compare(
 def _disagreement(declared: Symbol, defined: Symbol) -> _Disagreement | None:
     """The first way in which two sides differ, the coarsest first."""
     if declared.kind == "function" and defined.kind == "kernel":
-        return None  # harmless unless it is called, which `check_kernel_calls` sees
+        return None  # harmless unless it is called, which `kernel-called` is for
     if _code(declared) != _code(defined) or (declared.kind == "kernel") != (defined.kind == "kernel"):
         message = f"declared as a {declared.kind}, defined as a {_kind(defined)}"
         return _Disagreement("mismatched-kind", message)
@@ -144,33 +145,49 @@ def _shown(symbol: Symbol) -> str:
     return f"{constant}{_kind(symbol)} {symbol.type}{space}"
 
 
-def check_kernel_calls(text: ModuleText, resolution: Resolution, diags: Diagnostics) -> None:
-    """Report `kernel-called` for each call of a kernel in the merged module (dead callers are gone already)."""
-    kernels = annotated_kernels(text) | {
-        item.name
-        for item in text.of_kind("define", "declare")
-        if "ptx_kernel" in item.head and read_function(item.head).calling_convention == "ptx_kernel"
-    }
-    if not kernels:
-        return
-    places = Places(resolution)
-    wording = Wording(text)
-    for item in sorted(text.of_kind("define"), key=lambda item: item.name):
-        for call in _calls_of(item, kernels):
-            line = wording.line(call.suffix)
-            where = f" at {line}" if line else ""
-            diags.error(
-                "kernel-called",
-                f"device code calls kernel {demangle(call.callee)}",
-                f"called by {demangle(item.name)}{where}{places.suffix(item.name)}",
-                f"kernel defined{places.suffix(call.callee)}",
-                cure="only the host can start a kernel: move its body to a plain function and call that from both",
-            )
+def _check_kernel_calls(resolution: Resolution, diags: Diagnostics) -> None:
+    """Report `kernel-called` for each call of a kernel in live code. Taking a kernel's address is no call."""
+    suspects: dict[int, set[str]] = {}
+    for node in resolution.live:
+        symbol = resolution.symbol_of(node)
+        if symbol is None or symbol.kind not in ("function", "kernel"):
+            continue
+        index = node[0] if node[0] >= 0 else resolution.prevailing[node[1]].source
+        if any(_kernel(resolution, index, ref) for ref in symbol.refs):
+            suspects.setdefault(index, set()).add(symbol.name)
+    for index in sorted(suspects, key=lambda index: resolution.sources[index].key):
+        source = resolution.sources[index]
+        text = ModuleText.parse(parse_source(source.form, source.data, source.name).text())
+        wording = Wording(text)
+        for item in sorted(text.of_kind("define"), key=lambda item: item.name):
+            if item.name in suspects[index]:
+                _report_calls(item, index, resolution, wording, diags)
 
 
-def _calls_of(item: Item, callees: frozenset[str]) -> Iterator[Call]:
+def _kernel(resolution: Resolution, index: int, name: str) -> Source | None:
+    """The source of the kernel that `name` means inside source `index`, None when it means no kernel."""
+    node = resolution.node(index, name)
+    symbol = resolution.symbol_of(node)
+    return resolution.source_of(node) if symbol is not None and symbol.kind == "kernel" else None
+
+
+def _report_calls(item: Item, index: int, resolution: Resolution, wording: Wording, diags: Diagnostics) -> None:
+    for call in _calls_of(item):
+        home = _kernel(resolution, index, call.callee)
+        if home is None:
+            continue
+        line = wording.line(call.suffix)
+        diags.error(
+            "kernel-called",
+            f"device code calls kernel {demangle(call.callee)}",
+            f"called by {demangle(item.name)}{f' at {line}' if line else ''}"
+            f" in {describe(resolution.sources[index], item.name)}",
+            f"kernel defined in {describe(home, call.callee)}",
+            cure="only the host can start a kernel: move its body to a plain function and call that from both",
+        )
+
+
+def _calls_of(item: Item) -> Iterator[Call]:
     for instruction in instructions(item.body):
         if instruction.opcode in ("call", "invoke") and "@" in instruction.rest:
-            call = read_call(instruction)
-            if call.callee in callees:
-                yield call
+            yield read_call(instruction)

@@ -41,7 +41,8 @@ class Resolution:
 
     `wanted[i]` are the external names that source `i` must bring and that survive in it; `live` is every live node;
     `referrer` maps a live node to the one through which it was first reached (roots map to themselves), so that it
-    gives shortest chains; `undefined` are live names that nobody defines, each with the nodes that refer to it.
+    gives shortest chains; `undefined` are live names that nobody defines, each with the nodes that refer to it;
+    `locals` are each source's internal symbols.
     """
 
     sources: tuple[Source, ...] = field(repr=False)
@@ -51,6 +52,7 @@ class Resolution:
     live: frozenset[Node] = field(repr=False)
     referrer: Mapping[Node, Node] = field(repr=False)
     undefined: Mapping[str, tuple[Node, ...]]
+    locals: tuple[Mapping[str, Symbol], ...] = field(repr=False)
 
     def source_of(self, node: Node) -> Source | None:
         """The source that defines a node, None for an undefined name."""
@@ -60,12 +62,16 @@ class Resolution:
             return self.sources[definition.source] if definition else None
         return self.sources[index]
 
+    def node(self, source: int, name: str) -> Node:
+        """What `name` means inside a source."""
+        return (source, name) if name in self.locals[source] else (-1, name)
+
     def symbol_of(self, node: Node) -> Symbol | None:
         index, name = node
         if index < 0:
             definition = self.prevailing.get(name)
             return definition.symbol if definition else None
-        return next((s for s in self.sources[index].summary.symbols if s.name == name), None)
+        return self.locals[index].get(name)
 
 
 def resolve_symbols(inputs: Inputs, roots: Roots, diags: Diagnostics) -> Resolution:
@@ -178,6 +184,10 @@ def _resolution(table: _Table, roots: Roots, referrer: dict[Node, Node], missing
         frozenset(referrer),
         MappingProxyType(referrer),
         MappingProxyType({name: tuple(found) for name, found in users.items() if name not in weak}),
+        tuple(
+            MappingProxyType({name: s for name, s in symbols.items() if s.binding == "internal"})
+            for symbols in table.symbols
+        ),
     )
 
 
