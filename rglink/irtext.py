@@ -29,7 +29,7 @@ ItemKind = Literal[
     "metadata",
 ]
 
-# Quoted names escape `"` and `\` as hex pairs, so a quote always ends a string.
+# Quoted names escape `"` as a hex pair, so a quote always ends a string.
 _TOKEN = re.compile(
     r"""(?P<global>@(?:"[^"]*"|[-a-zA-Z$._0-9]+))
       | (?P<local>%(?:"[^"]*"|[-a-zA-Z$._0-9]+))
@@ -37,8 +37,9 @@ _TOKEN = re.compile(
       | (?P<comment>;.*)""",
     re.VERBOSE,
 )
-_PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*\Z")
-_ESCAPE = re.compile(r"\\([0-9a-fA-F]{2})")
+# AsmWriter.cpp quotes names with `$` too, though the reader takes them bare.
+_PLAIN_NAME = re.compile(r"[-a-zA-Z._][-a-zA-Z._0-9]*\Z")
+_ESCAPE = re.compile(r"\\(\\|[0-9a-fA-F]{2})")
 _LINKAGE = {
     "private": "internal",
     "internal": "internal",
@@ -77,7 +78,7 @@ def unquote(token: str) -> str:
     name = token[1:] if token[:1] in "@%$" else token
     if not name.startswith('"'):
         return name
-    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name[1:-1])
+    raw = _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1], 16)), name[1:-1])
     if raw.isascii() or any(ord(char) > 255 for char in raw):
         return raw
     return raw.encode("latin-1").decode("utf-8", "surrogateescape")
@@ -88,8 +89,15 @@ def quote(name: str, sigil: str = "@") -> str:
     if _PLAIN_NAME.match(name):
         return sigil + name
     raw = name.encode("utf-8", "surrogateescape")
-    safe = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)
+    safe = "".join(_printed(byte) for byte in raw)
     return f'{sigil}"{safe}"'
+
+
+def _printed(byte: int) -> str:
+    """One byte of a quoted name, as LLVM's `printEscapedString` writes it."""
+    if byte == ord("\\"):
+        return "\\\\"
+    return chr(byte) if 32 <= byte < 127 and byte != ord('"') else f"\\{byte:02X}"
 
 
 def code_of(line: str) -> str:

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rglink.diagnostics import Diagnostics
-from rglink.irtext import Item, ModuleText, Variable, expect_equal, global_names, quote, read_variable, split_commas
+from rglink.irtext import (
+    Item,
+    ModuleText,
+    Variable,
+    expect_equal,
+    global_names,
+    quote,
+    read_variable,
+    split_commas,
+    unquote,
+)
 from rglink.irtypes import layout_of, named_types
 from rglink.lto.derived import CONSTANT, SHARED, mentions_space, retarget_accesses
 from rglink.lto.wording import Wording, readable
@@ -189,25 +199,24 @@ def fold_pools(text: ModuleText) -> int:
 
 
 def _rewrite_uses(text: ModuleText, moves: Mapping[str, _Move], diags: Diagnostics) -> int:
+    """Put a cast wherever a moved global is named; the type before it, where there is one, stays `ptr`."""
     if not moves:
         return 0
     _drop_from_used(text, {name for name, move in moves.items() if move.space == SHARED})
-    token = re.compile("|".join(sorted((re.escape(quote(name)) for name in moves), key=len, reverse=True)))
     seen = changed = 0
     for item in text.items:
         if item.kind in ("variable", "alias"):
             _check_initializer(item, moves, diags)
-        for position, line in enumerate([item.head, *item.body]):
-            if not token.search(line):
-                continue
-            new, count = _rewrite_line(line, moves, own=item.name if position == 0 else "")
-            seen += sum(1 for name in global_names(line) if name in moves)
-            seen -= 1 if position == 0 and item.name in moves else 0
+        seen += sum(name in moves for line in [item.head, *item.body] for name in global_names(line))
+        # The name at the start of its own definition stays.
+        begin = len(quote(item.name)) if item.kind in ("variable", "alias") else 0
+        seen -= 1 if begin and item.name in moves else 0
+        tail, count = _rewrite_line(item.head[begin:], moves)
+        item.head = item.head[:begin] + tail
+        changed += count
+        for position, line in enumerate(item.body):
+            item.body[position], count = _rewrite_line(line, moves)
             changed += count
-            if position == 0:
-                item.head = new
-            else:
-                item.body[position - 1] = new
     expect_equal("uses of moved statics", seen, changed)
     return changed
 
@@ -215,15 +224,16 @@ def _rewrite_uses(text: ModuleText, moves: Mapping[str, _Move], diags: Diagnosti
 _NAME_OR_STRING = re.compile(r'@(?:"[^"]*"|[-a-zA-Z$._0-9]+)|[c!]?"[^"]*"|;.*')
 
 
-def _rewrite_line(line: str, moves: Mapping[str, _Move], own: str) -> tuple[str, int]:
-    """The line with each name replaced by its cast, and how many; `own` is the global that the line defines."""
+def _rewrite_line(line: str, moves: Mapping[str, _Move]) -> tuple[str, int]:
+    """The line with each moved name replaced by its cast, and how many there were."""
+    if "@" not in line:
+        return line, 0
     count = 0
-    by_token = {quote(name): move for name, move in moves.items()}
 
     def put(match: re.Match[str]) -> str:
         nonlocal count
-        move = by_token.get(match[0])
-        if move is None or (own and match.start() == 0):
+        move = moves.get(unquote(match[0])) if match[0].startswith("@") else None
+        if move is None:
             return match[0]
         count += 1
         return move.cast
