@@ -144,6 +144,10 @@ def _producer(options: CrateOptions, rustc: Rustc, sysroot: Sysroot, name: str) 
     return Producer(version, rustc.llvm_version, __version__, tuple(flags), True, name)
 
 
+def _sysroot_key(producer: Producer) -> str:
+    return next((flag for flag in producer.flags if flag.startswith("--sysroot=")), "")
+
+
 def _load_extern(name: str, path: Path, ours: Producer) -> _Extern:
     """Read the metadata of one `--extern`.
 
@@ -163,7 +167,7 @@ def _load_extern(name: str, path: Path, ours: Producer) -> _Extern:
             slug="other-rustc",
             cure=recompile,
         )
-    if theirs.flags[-1:] != ours.flags[-1:]:
+    if _sysroot_key(theirs) != _sysroot_key(ours):
         raise InputError(
             f"{path}: compiled by rglink {theirs.rglink} against another core, this is rglink {ours.rglink}",
             slug="other-rustc",

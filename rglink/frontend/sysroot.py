@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -91,13 +92,35 @@ def device_sysroot(rustc: Rustc, program: str = "rglink") -> Sysroot:
             # Another run may have built it while this one waited.
             if not _is_intact(directory):
                 _build(rustc, directory, program)
+    return _sysroot(directory)
+
+
+def _sysroot(directory: Path) -> Sysroot:
     rlibs = {name: directory / _LIB / f"lib{name}.rlib" for name, _, _ in _CRATES}
-    return Sysroot(directory, key=key, **rlibs)
+    return Sysroot(directory, key=directory.name, **rlibs)
+
+
+def cached_sysroot(key: str) -> Sysroot | None:
+    """The sysroot of this key when it is in the cache, whichever rustc made it.
+
+    Raises:
+        ToolError: the cache folder is unusable.
+    """
+    directory = cache_root() / "sysroot" / key
+    if not re.fullmatch(r"[0-9a-f]{32}", key) or not _is_intact(directory):
+        return None
+    return _sysroot(directory)
 
 
 def sysroot_key(rustc: Rustc) -> str:
     """32 hex digits that say which compiler and flags made the sysroot."""
-    parts = ("1", rustc.verbose, *_FLAGS, *_BUILTINS_CFGS, *(f"{k}={v}" for k, v in _BUILTINS_ENV.items()))
+    parts = (
+        library_prefix(rustc),
+        rustc.verbose,
+        *_FLAGS,
+        *_BUILTINS_CFGS,
+        *(f"{k}={v}" for k, v in _BUILTINS_ENV.items()),
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
@@ -134,19 +157,19 @@ def _compile(rustc: Rustc, root: Path, name: str, source: str, needs: tuple[str,
     command = [str(rustc.path), f"--crate-name={name}", source, f"--target={TARGET}", *_FLAGS]
     command += [f"-Cmetadata=rglink-{name}", f"--sysroot={root}", f"--out-dir={out}", "-L", str(out)]
     command += [f"--extern={each}={out}/lib{each}.rlib" for each in needs]
-    command += [f"--remap-path-prefix={rustc.library}={library_prefix(rustc)}"]
+    # rustc sees its folder with links resolved.
+    library = rustc.library.resolve()
+    command += [f"--remap-path-prefix={library}={library_prefix(rustc)}"]
     env = rustc.env
     if name == "compiler_builtins":
         command += [f"--cfg={cfg}" for cfg in _BUILTINS_CFGS]
         env |= _BUILTINS_ENV
-    done = subprocess.run(
-        command, cwd=rustc.library, env=env, capture_output=True, text=True, errors="replace", check=False
-    )
+    done = subprocess.run(command, cwd=library, env=env, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise ToolError(
             f"rustc {rustc.version} cannot compile its own {name} for {TARGET}",
             *done.stderr.strip().splitlines()[-20:],
-            f"in {rustc.library}: {shlex.join(command)}",
+            f"in {library}: {shlex.join(command)}",
             slug="sysroot-failed",
             cure="check that the library sources and rustc are of one version, or set RGLINK_RUSTC to another rustc",
         )

@@ -12,7 +12,7 @@ import pytest
 
 from rglink.diagnostics import ToolError
 from rglink.frontend.rustc import Rustc
-from rglink.frontend.sysroot import Sysroot, device_sysroot, sysroot_key
+from rglink.frontend.sysroot import Sysroot, cached_sysroot, device_sysroot, library_prefix, sysroot_key
 
 pytestmark = pytest.mark.rust
 
@@ -43,7 +43,17 @@ def test_an_intact_one_is_taken_without_a_word(copy: Path, rustc: Rustc, capsys:
     # Other times alone are looked into, and are no damage.
     os.utime(found.core)
     assert device_sysroot(rustc) == found
+    assert cached_sysroot(found.key) == found
+    assert cached_sysroot("0" * 32) is None
+    assert cached_sysroot("../sysroot") is None
     assert capsys.readouterr().err == ""
+
+
+def test_folders_are_not_in_it(sysroot: Sysroot, rustc: Rustc) -> None:
+    for data in contents(sysroot):
+        assert f"{library_prefix(rustc)}/".encode() in data
+        for folder in {str(rustc.library), str(rustc.library.resolve()), str(sysroot.directory)}:
+            assert folder.encode() not in data
 
 
 @pytest.mark.slow
