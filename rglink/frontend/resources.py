@@ -43,7 +43,7 @@ def _row(arch: str, kernel: CubinKernel) -> ResourceRow:
 
 def render_table(rows: Sequence[ResourceRow]) -> str:
     """Text columns, numbers to the right; a kernel's name once."""
-    lines = [_COLUMNS]
+    lines: list[tuple[str, ...]] = [_COLUMNS]
     previous = ""
     for row in rows:
         name = "" if row.kernel == previous else demangle(row.kernel)

@@ -17,6 +17,8 @@ from rglink.objfmt.ptx import SKIPPED, read_ptx
 
 # NVIDIA's own: ptxas adds helpers such as `__cuda_sm70_barrier_sync_0`, weak, on some architectures.
 _TOOLS_OWN = ("__cuda_", "__nv_", ".nv.", "$")
+# The driver resolves these when it loads the cubin.
+_DRIVER_FUNCTIONS = frozenset({"vprintf", "malloc", "free", "__assertfail"})
 _PTX_VARIABLE = re.compile(r"\.visible\s+\.(?:global|const)\b[^;{=]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*[;=]")
 
 
@@ -67,8 +69,9 @@ def read_contents(result: CodegenResult) -> Contents:
     _check_arch(result.target, cubin.sm, cubin.suffix)
     if cubin.relocatable:
         raise InputError("cubin: is relocatable, wanted a final one")
-    if cubin.undefined:
-        raise InputError(f"cubin: has undefined names: {', '.join(cubin.undefined)}")
+    undefined = sorted(set(cubin.undefined) - _DRIVER_FUNCTIONS)
+    if undefined:
+        raise InputError(f"cubin: has undefined names: {', '.join(undefined)}")
     return Contents(
         frozenset(kernel.name for kernel in cubin.kernels),
         frozenset(

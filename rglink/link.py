@@ -1,0 +1,274 @@
+"""One link, top to bottom. Read this first; it is the only module that knows every room.
+
+`argv -> LinkOptions -> Inputs -> Resolution -> Module -> list[CodegenJob] -> list[CodegenResult] -> fat binary`
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rglink.arch import Target
+from rglink.diagnostics import Diagnostics, InputError, UsageError
+from rglink.ir import Module
+from rglink.irtext import ModuleText
+from rglink.lto.debuginfo import has_line_tables
+from rglink.lto.device_abi import apply_device_abi, globalize_exposed
+from rglink.lto.finalize import Final, finalize_program
+from rglink.lto.limits import check_constant_memory, check_shared_memory
+from rglink.lto.load import load_sources
+from rglink.lto.lower import lower_operations
+from rglink.lto.merge import merge_modules, preserved_names, pull_in
+from rglink.lto.mismatch import check_mismatches
+from rglink.lto.remap import remap_paths
+from rglink.lto.resolve import Resolution, resolve_symbols
+from rglink.lto.roots import RootRequest, Roots, choose_roots, find_kernels
+from rglink.lto.rust_runtime import define_rust_runtime
+from rglink.lto.sources import Inputs
+from rglink.lto.undefined import check_undefined
+from rglink.lto.unprotected import check_protection
+from rglink.nvjitlink.backends import Backend
+from rglink.nvjitlink.job import CodegenJob, CodegenResult, Route
+from rglink.nvjitlink.pack import pack_fatbin
+from rglink.nvjitlink.prove import prove
+from rglink.objfmt.host_object import kernel_names_of
+from rglink.objfmt.input_file import InputFile, open_input
+from rglink.options import Emit, LinkOptions
+from rglink.trace import Trace
+
+# What makes core, alloc and compiler_builtins for the device, and where it put them.
+Sysroot = Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a link made.
+
+    `results` are the images, one per target that was needed, proven; `fatbin` is b"" unless asked for. `module` is
+    the final program; `names` maps an exported name to what it had to become.
+    """
+
+    inputs: Inputs
+    resolution: Resolution
+    module: Module
+    final: Final
+    kernels: tuple[str, ...]
+    variables: tuple[str, ...]
+    debug: Literal["none", "lineinfo", "full"]
+    results: tuple[CodegenResult, ...]
+    fatbin: bytes
+
+
+def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagnostics, trace: Trace) -> Linked:
+    """Link what `options` names.
+
+    Raises:
+        LinkFailed: mistakes were found; they are in `diags`.
+        InputError, UsageError, ToolError: as their docstrings say.
+        Stopped: `--stop-after` was reached.
+    """
+    with trace.phase("load"):
+        inputs = load_sources(_open_files(options, diags), diags)
+        _refuse_foreign(inputs)
+        diags.checkpoint()
+        inputs = _with_sysroot(inputs, sysroot, diags)
+    with trace.phase("resolve"):
+        roots = choose_roots(inputs, _root_request(options, inputs), diags)
+        diags.checkpoint()
+        resolution = resolve_symbols(inputs, roots, diags)
+        check_mismatches(resolution, diags)
+        check_protection(resolution, diags)
+        diags.checkpoint()
+    # No file joins and no name changes its definition after this line, but for builtins that lowering asks for.
+    with trace.phase("merge"):
+        module = merge_modules(resolution, diags)
+    trace.save("merge", module.text)
+    with trace.phase("gc"):
+        module.internalize(preserved_names(resolution))
+        module.run("globaldce", "strip-dead-prototypes")
+        define_rust_runtime(module)
+        check_undefined(module, resolution, inputs, diags)
+        diags.checkpoint()
+    # Everything that is left is live, and nothing is undefined but what the driver resolves.
+    trace.save("gc", module.text)
+    with trace.phase("abi"):
+        apply_device_abi(module, diags)
+        _check_limits(module, roots, options, diags)
+        diags.checkpoint()
+    # Shared memory, barriers and kernel pointers mean what their author wrote, whatever a pass does from here on.
+    trace.save("abi", module.text)
+    with trace.phase("lower"):
+        _lower(module, inputs, sysroot, diags)
+        diags.checkpoint()
+    trace.save("lower", module.text)
+    with trace.phase("opt"):
+        module.optimize(options.opt_level, options.targets[0].arch.sm)
+        globalize_exposed(module, diags)
+    trace.save("opt", module.text)
+    with trace.phase("final"):
+        debug = _debug_level(options, module)
+        final = finalize_program(module, _exports(roots), roots.variables, debug, diags)
+        diags.checkpoint()
+    # The module is final: only copies of it are compiled.
+    trace.save("final", module.text)
+    linked = _linked(inputs, resolution, module, final, debug)
+    if not {"fatbin", "cubin", "ptx"} & set(options.emit):
+        return linked
+    with trace.phase("codegen"):
+        jobs = plan_codegen(linked, options)
+        results = backend.run(jobs, options.jobs or len(os.sched_getaffinity(0)))
+    with trace.phase("prove"):
+        prove(results, linked.kernels, linked.variables, diags)
+        diags.checkpoint()
+    with trace.phase("pack"):
+        wanted = [result for result in results if result.target in options.targets]
+        fatbin = pack_fatbin(wanted, os.path.basename(options.output)) if "fatbin" in options.emit else b""
+    return replace(linked, results=tuple(results), fatbin=fatbin)
+
+
+def _open_files(options: LinkOptions, diags: Diagnostics) -> list[InputFile]:
+    """Every input and `-l` library, opened; all that cannot be is reported before the link stops."""
+    files: list[InputFile] = []
+    for path in options.inputs:
+        try:
+            files.append(open_input(path))
+        except InputError as error:
+            diags.extend([error.diagnostic])
+    for name in options.libraries:
+        path = _find_library(name, options.library_dirs)
+        if path:
+            files.append(open_input(path))
+            continue
+        diags.error("no-such-library", f"-l {name}: no lib{name}.rlib or lib{name}.a", *_searched(options))
+    return files
+
+
+def _find_library(name: str, folders: Sequence[str]) -> str:
+    candidates = (os.path.join(folder, f"lib{name}{end}") for folder in folders for end in (".rlib", ".a"))
+    return next((path for path in candidates if os.path.isfile(path)), "")
+
+
+def _searched(options: LinkOptions) -> list[str]:
+    return [f"looked in {folder}" for folder in options.library_dirs] or ["no folder was given with -L"]
+
+
+def _refuse_foreign(inputs: Inputs) -> None:
+    """Inputs that a later version links.
+
+    Raises:
+        UsageError: there is one; the message names it.
+    """
+    for file in inputs.foreign:
+        message = f"{file.path}: linking {file.kind.value} inputs is not built in this version"
+        raise UsageError(message, slug="not-built")
+
+
+def _with_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Inputs:
+    """The inputs and, where Rust code comes without core (by hand), the device's sysroot."""
+    if any(archive.crate == "core" for archive in inputs.archives):
+        return inputs
+    if not any("rustc version" in source.summary.ident for source in inputs.sources):
+        return inputs
+    return _join_sysroot(inputs, sysroot, diags)
+
+
+def _join_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Inputs:
+    more = load_sources([open_input(path) for path in sysroot()], diags)
+    return replace(inputs, archives=(*inputs.archives, *more.archives))
+
+
+def _root_request(options: LinkOptions, inputs: Inputs) -> RootRequest:
+    """What was asked about kernels; `--kernels-from` files are read here."""
+    names: frozenset[str] | None = None
+    if options.kernels_from:
+        candidates = {name for kernel in find_kernels(inputs) for name in (kernel.symbol, kernel.export)}
+        found = [kernel_names_of(path, candidates) for path in options.kernels_from]
+        names = frozenset().union(*(file.matched | set(file.unmatched) for file in found))
+    exports = options.exports if options.driven_by_rustc else None
+    return RootRequest(exports, options.keep, options.drop, names)
+
+
+def _exports(roots: Roots) -> tuple[str, ...]:
+    return tuple(kernel.export for kernel in roots.kernels)
+
+
+def _check_limits(module: Module, roots: Roots, options: LinkOptions, diags: Diagnostics) -> None:
+    text = ModuleText.parse(module.text())
+    check_shared_memory(text, _exports(roots), options.targets, diags)
+    check_constant_memory(text, diags)
+
+
+def _lower(module: Module, inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> None:
+    """Replace what no code generator gets right by calls of compiler_builtins' functions, and bring these."""
+    text = ModuleText.parse(module.text())
+    names = lower_operations(text)
+    module.replace(text.render())
+    if not names:
+        return
+    missing = pull_in(module, inputs, names)
+    if missing and not any(archive.crate == "compiler_builtins" for archive in inputs.archives):
+        missing = pull_in(module, _join_sysroot(inputs, sysroot, diags), missing)
+    for name in missing:
+        diags.error("undefined-symbol", f"undefined symbol: {name}, which an operation of the program needs")
+
+
+def _debug_level(options: LinkOptions, module: Module) -> Literal["none", "lineinfo", "full"]:
+    """Line tables where the inputs have them; all debug info only when asked for, since it costs speed."""
+    text = ModuleText.parse(module.text())
+    if not has_line_tables(text):
+        return "none"
+    if options.remap_path_prefix:
+        remap_paths(text, options.remap_path_prefix)
+        module.replace(text.render())
+    return "full" if options.debug == "full" else "lineinfo"
+
+
+def _linked(
+    inputs: Inputs, resolution: Resolution, module: Module, final: Final, debug: Literal["none", "lineinfo", "full"]
+) -> Linked:
+    roots = resolution.roots
+    kernels = tuple(sorted(final.names.get(name, name) for name in _exports(roots)))
+    variables = tuple(sorted(final.names.get(name, name) for name in roots.variables))
+    return Linked(inputs, resolution, module, final, kernels, variables, debug, (), b"")
+
+
+def plan_codegen(linked: Linked, options: LinkOptions) -> list[CodegenJob]:
+    """One job per image that the outputs need.
+
+    Raises:
+        UsageError: a single cubin was asked for and not one architecture.
+    """
+    bitcode = linked.module.bitcode()
+    route: Route = "nvvm" if options.codegen == "nvvm" else "llvm"
+    name = os.path.basename(options.output)
+    return [
+        CodegenJob(name, target, route, bitcode, linked.kernels, linked.variables, options.opt_level, linked.debug)
+        for target in needed_targets(options)
+    ]
+
+
+def needed_targets(options: LinkOptions) -> list[Target]:
+    """The targets whose images the outputs hold, sorted."""
+    needed: set[Target] = set(options.targets) if "fatbin" in options.emit else set()
+    for kind in options.emit:
+        if kind in ("cubin", "ptx"):
+            needed.add(single_target(options, kind))
+    return sorted(needed, key=lambda target: target.sort_key)
+
+
+def single_target(options: LinkOptions, kind: Emit) -> Target:
+    """The target of a lone `.cubin`, or of a lone `.ptx`: the lowest `compute_` asked for, else the lowest arch.
+
+    Raises:
+        UsageError: a cubin was asked for and there is not exactly one `sm_` target.
+    """
+    if kind == "ptx":
+        asked = [target for target in options.targets if target.kind == "ptx"]
+        return asked[0] if asked else Target(options.targets[0].arch, "ptx")
+    cubins = [target for target in options.targets if target.kind == "cubin"]
+    if len(cubins) != 1:
+        names = ", ".join(target.name for target in cubins) or "none"
+        raise UsageError(f"a .cubin holds one architecture: {names} were asked for", cure="--arch sm_90, or a .fatbin")
+    return cubins[0]
