@@ -17,6 +17,7 @@ from rglink.irtext import ModuleText
 from rglink.lto.debuginfo import has_line_tables
 from rglink.lto.device_abi import apply_device_abi, globalize_exposed
 from rglink.lto.finalize import Final, finalize_program
+from rglink.lto.gc import check_recursion
 from rglink.lto.limits import check_constant_memory, check_shared_memory
 from rglink.lto.load import load_sources
 from rglink.lto.lower import lower_operations
@@ -69,33 +70,13 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
         InputError, UsageError, ToolError: as their docstrings say.
         Stopped: `--stop-after` was reached.
     """
-    with trace.phase("load"):
-        inputs = load_sources(_open_files(options, diags), diags)
-        _refuse_foreign(inputs)
-        diags.checkpoint()
-        inputs = _with_sysroot(inputs, sysroot, diags)
-    with trace.phase("resolve"):
-        roots = choose_roots(inputs, _root_request(options, inputs), diags)
-        diags.checkpoint()
-        resolution = resolve_symbols(inputs, roots, diags)
-        check_mismatches(resolution, diags)
-        check_protection(resolution, diags)
-        diags.checkpoint()
+    inputs, resolution = _read_and_resolve(options, sysroot, diags, trace)
     # No file joins and no name changes its definition after this line, but for builtins that lowering asks for.
-    with trace.phase("merge"):
-        module = merge_modules(resolution, diags)
-    trace.save("merge", module.text)
-    with trace.phase("gc"):
-        module.internalize(preserved_names(resolution))
-        module.run("globaldce", "strip-dead-prototypes")
-        define_rust_runtime(module)
-        check_undefined(module, resolution, inputs, diags)
-        diags.checkpoint()
+    module = _merge_live(resolution, inputs, diags, trace)
     # Everything that is left is live, and nothing is undefined but what the driver resolves.
-    trace.save("gc", module.text)
     with trace.phase("abi"):
         apply_device_abi(module, diags)
-        _check_limits(module, roots, options, diags)
+        _check_limits(module, resolution.roots, options, diags)
         diags.checkpoint()
     # Shared memory, barriers and kernel pointers mean what their author wrote, whatever a pass does from here on.
     trace.save("abi", module.text)
@@ -109,11 +90,50 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
     trace.save("opt", module.text)
     with trace.phase("final"):
         debug = _debug_level(options, module)
-        final = finalize_program(module, _exports(roots), roots.variables, debug, diags)
+        final = finalize_program(module, _exports(resolution.roots), resolution.roots.variables, debug, diags)
         diags.checkpoint()
     # The module is final: only copies of it are compiled.
     trace.save("final", module.text)
     linked = _linked(inputs, resolution, module, final, debug)
+    return _generate(linked, options, backend, diags, trace)
+
+
+def _read_and_resolve(
+    options: LinkOptions, sysroot: Sysroot, diags: Diagnostics, trace: Trace
+) -> tuple[Inputs, Resolution]:
+    with trace.phase("load"):
+        inputs = load_sources(_open_files(options, diags), diags)
+        _refuse_foreign(inputs)
+        diags.checkpoint()
+        inputs = _with_sysroot(inputs, sysroot, diags)
+    with trace.phase("resolve"):
+        roots = choose_roots(inputs, _root_request(options, inputs), diags)
+        diags.checkpoint()
+        resolution = resolve_symbols(inputs, roots, diags)
+        check_mismatches(resolution, diags)
+        check_protection(resolution, diags)
+        diags.checkpoint()
+    return inputs, resolution
+
+
+def _merge_live(resolution: Resolution, inputs: Inputs, diags: Diagnostics, trace: Trace) -> Module:
+    """One module of what the roots reach, rustc's runtime included."""
+    with trace.phase("merge"):
+        module = merge_modules(resolution, diags)
+    trace.save("merge", module.text)
+    with trace.phase("gc"):
+        module.internalize(preserved_names(resolution))
+        module.run("globaldce", "strip-dead-prototypes")
+        define_rust_runtime(module)
+        check_undefined(module, resolution, inputs, diags)
+        check_recursion(module, resolution, diags)
+        diags.checkpoint()
+    trace.save("gc", module.text)
+    return module
+
+
+def _generate(linked: Linked, options: LinkOptions, backend: Backend, diags: Diagnostics, trace: Trace) -> Linked:
+    """The images that the outputs need, proven, and the fat binary of those that were asked for."""
     if not {"fatbin", "cubin", "ptx"} & set(options.emit):
         return linked
     with trace.phase("codegen"):
