@@ -8,6 +8,7 @@ constants. A name that is not mangled, or not as the grammar says, is returned a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
@@ -45,13 +46,12 @@ def path_of(name: str) -> str:
 def crate_of(name: str) -> str:
     """The crate in which a Rust name was written (of a generic's instance: the generic's), "" for other names."""
     if name.startswith("_R"):
-        match = re.search(r"C(?:s[0-9a-zA-Z]*_)?(u?)(\d+)_?", name)
-        if match and _demangled(name, "full") != name:
-            try:
-                return _V0(name[2:], "path").first_crate()
-            except _Malformed:
-                return ""
-        return ""
+        reader = _V0(name[2:], "path")
+        try:
+            reader.symbol()
+        except _Malformed:
+            return ""
+        return reader.crate
     readable = _legacy(name)
     match = re.search(r"[A-Za-z_][A-Za-z0-9_]*(?=::)", readable) if readable else None
     return match[0] if match else ""
@@ -134,6 +134,7 @@ class _V0:
         self.depth = 0
         self.written = 0
         self.lifetimes = 0
+        self.crate = ""  # the root that was met first
 
     def symbol(self) -> str:
         if not self.text[:1].isupper():
@@ -145,23 +146,6 @@ class _V0:
         if suffix and suffix[0] not in ".$":
             raise _Malformed
         return readable if suffix.startswith(".llvm.") or not suffix else f"{readable} ({suffix})"
-
-    def first_crate(self) -> str:
-        """The crate root that is met first."""
-        while self.at < len(self.text):
-            tag = self.take()
-            if tag == "C":
-                self.disambiguator()
-                return self.identifier()
-            if tag in "MX":
-                self.disambiguator()
-            elif tag == "N":
-                self.take()
-            elif tag == "B":
-                self.at = self.back_reference_target()
-            elif tag not in "IYRQPOSAFDTK":
-                raise _Malformed
-        raise _Malformed
 
     # Lexical parts
 
@@ -232,6 +216,7 @@ class _V0:
         if tag == "C":
             self.disambiguator()
             text = self.identifier()
+            self.crate = self.crate or text
         elif tag == "N":
             text = self.nested(value)
         elif tag in "MXY":
@@ -267,20 +252,18 @@ class _V0:
         of = self.type()
         return f"<{of}>" if tag == "M" else f"<{of} as {self.path(value=False)}>"
 
-    def list_until_end(self, read: object) -> list[str]:
-        assert callable(read)
+    def list_until_end(self, read: Callable[[], str]) -> list[str]:
         parts: list[str] = []
         while not self.accept("E"):
             parts.append(read())
         return parts
 
-    def jump(self, read: object) -> str:
-        assert callable(read)
+    def jump(self, read: Callable[[], str]) -> str:
         target = self.back_reference_target()
         back, self.at = self.at, target
         text = read()
         self.at = back
-        return self.sized(str(text))
+        return self.sized(text)
 
     def generic_argument(self) -> str:
         if self.accept("L"):
@@ -326,9 +309,8 @@ class _V0:
         self.at -= 1
         return self.path(value=False)
 
-    def bound(self, read: object) -> str:
+    def bound(self, read: Callable[[], str]) -> str:
         """A production that may introduce lifetimes (`for<'a> ...`)."""
-        assert callable(read)
         count = self.base_62() + 1 if self.accept("G") else 0
         if count > 64:
             raise _Malformed
@@ -339,7 +321,7 @@ class _V0:
             names.append(f"'{chr(ord('a') + depth)}" if depth < 26 else f"'z{depth - 25}")
         text = read()
         self.lifetimes -= count
-        return f"for<{', '.join(names)}> {text}" if names else str(text)
+        return f"for<{', '.join(names)}> {text}" if names else text
 
     def signature(self) -> str:
         unsafe = "unsafe " if self.accept("U") else ""
