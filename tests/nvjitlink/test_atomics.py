@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from nvjitlink.support import HEAD, ROUTES, jobs, ptx, run
 from rglink.arch import parse_arch
 from rglink.diagnostics import InputError
 from rglink.ir import Module
 from rglink.irtext import ModuleText
 from rglink.nvjitlink.atomics import lower_atomics, widen_scopes
 from rglink.nvjitlink.job import Route
+
+from .support import HEAD, ROUTES, jobs, ptx, run
 
 ARCHES = ("75", "80", "90", "100", "120")
 

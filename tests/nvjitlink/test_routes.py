@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from nvjitlink.support import ROUTES, jobs, ptx, run, tool
 from rglink.arch import parse_arch, parse_arch_list
 from rglink.diagnostics import InputError, ToolError
 from rglink.ir import Module
 from rglink.nvjitlink import llvm_route
 from rglink.nvjitlink.job import CodegenJob, Route
+
+from .support import ROUTES, jobs, ptx, run, tool
 
 EMPTY = "define ptx_kernel void @k() {\n  ret void\n}\n"
 PRODUCTS = """
