@@ -13,11 +13,10 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
 from rglink.irtext import Item, ModuleText, expect_equal, global_names, rename_globals
-from rglink.lto.debuginfo import line_of, metadata_nodes
 from rglink.lto.uniform import analyse_barriers, plain_asm
+from rglink.lto.wording import Wording
 
 # LLVM 22 upgrades all older names (llvm.nvvm.barrier0, barrier.n, bar.sync, ...) to these when it parses.
 _ALIGNED = re.compile(
@@ -73,26 +72,28 @@ def align_uniform_barriers(text: ModuleText, kernels: Collection[str], diags: Di
         EditMismatch: a barrier was not found where the proof saw it, which is a bug.
     """
     bodies = {item.name: item.body for item in text.of_kind("define")}
-    nodes = metadata_nodes(text)
+    wording = Wording(text)
     decisions: list[BarrierDecision] = []
     for site in analyse_barriers(text, kernels):
         body = bodies[site.function]
         line = body[site.index]
-        decision = BarrierDecision(site.function, site.number, site.uniform, site.reason, line_of(nodes, line))
+        where = wording.line(line) or ""
+        decision = BarrierDecision(site.function, site.number, site.uniform, site.reason, where)
         decisions.append(decision)
         if site.uniform:
             body[site.index] = _aligned_line(line)
             expect_equal(f"barrier {site.number} of {site.function}", min(_aligned_in(body[site.index]), 1), 1)
         elif _ASM_TEXT.search(line):
-            _warn(decision, diags)
+            _warn(decision, wording.place(site.function, line), diags)
     _update_declarations(text, _aligned_name)
     return decisions
 
 
-def _warn(decision: BarrierDecision, diags: Diagnostics) -> None:
-    where = f"{decision.line}: " if decision.line else ""
-    message = f"{where}{demangle(decision.function)}: a barrier in asm that not all threads may reach together"
-    diags.report("divergent-barrier", message, decision.reason, cure="move the barrier out of the branch or loop")
+def _warn(decision: BarrierDecision, place: str, diags: Diagnostics) -> None:
+    front = f"{decision.line}: " if decision.line else ""
+    message = f"{front}a barrier in asm that not all threads of a block may reach together"
+    cure = "move the barrier to where control does not depend on the thread, or use the barrier intrinsic"
+    diags.report("divergent-barrier", message, place, decision.reason, cure=cure)
 
 
 def _aligned_in(line: str) -> int:

@@ -8,7 +8,6 @@ Records of variables then have no reader, and LLVM's DWARF writer dies on them (
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from rglink.irtext import ModuleText
 
@@ -90,34 +89,3 @@ def _without_operands(line: str, names: set[str]) -> str:
     front, brace, operands = line.partition("!{")
     kept = [operand for operand in operands.rstrip().removesuffix("}").split(", ") if operand not in names]
     return f"{front}{brace}{', '.join(kept)}}}" if brace else line
-
-
-def metadata_nodes(text: ModuleText) -> dict[str, str]:
-    """Numbered metadata by name ("!7"), as printed after `=`."""
-    return {match[1]: match[2] for item in text.of_kind("metadata") if (match := _NODE.match(item.head))}
-
-
-def line_of(nodes: Mapping[str, str], line_text: str) -> str:
-    """ "src/lib.rs:12" for the `!dbg` of a printed instruction, "" when unknown."""
-    match = re.search(r", !dbg (!\d+)", line_text)
-    location = nodes.get(match[1], "") if match else ""
-    line = re.search(r"\bline: (\d+)", location)
-    scope = re.search(r"\bscope: (!\d+)", location)
-    if line is None or scope is None or line[1] == "0":
-        return ""
-    name = _file_of(nodes, scope[1])
-    return f"{name}:{line[1]}" if name else f"line {line[1]}"
-
-
-def _file_of(nodes: Mapping[str, str], scope: str) -> str:
-    for _ in range(len(nodes)):
-        node = nodes.get(scope, "")
-        file = re.search(r"\bfile: (!\d+)", node)
-        if file:
-            found = re.search(r'filename: "([^"]*)"', nodes.get(file[1], ""))
-            return found[1] if found else ""
-        outer = re.search(r"\bscope: (!\d+)", node)
-        if outer is None:
-            return ""
-        scope = outer[1]
-    return ""
