@@ -57,7 +57,7 @@ rest:
 attributes #1 = { nounwind }
 !0 = !{!"branch_weights", i32 1, i32 2, i32 3}
 !1 = !{}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ attributes #1 = { memory(argmem: read) }
 !4 = !DISubroutineType(types: !2)
 !5 = distinct !DISubprogram(name: "f (", file: !1, line: 3, type: !4, unit: !0)
 !6 = !{i32 2, !"Debug Info Version", i32 3}
-"""
+"""  # noqa: E501
 
 
 def printed(text: str = MODULE) -> str:

@@ -45,6 +45,8 @@ class AttributeEditor:
         words = [word for word in old if word not in remove and word not in add]
         keyless = [word for word in words if not word.startswith('"')]
         content = " ".join(sorted([*keyless, *add]) + words[len(keyless) :])
+        if number is not None and not content:
+            return _GROUP.sub("", suffix, count=1).strip()
         new = f"#{self._number(content)}"
         if number is not None:
             return _GROUP.sub(new, suffix, count=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
@@ -62,8 +63,9 @@ def classify(text: ModuleText) -> Protection:
     for item in definitions:
         sign = _sign(item, groups)
         if sign:
-            what = f"`{readable(unmarked[0].name)}` is without `{MARK}`, `{readable(item.name)}` {sign}"
-            return Protection("unprotected", crate, what)
+            lacking = f"`{readable(unmarked[0].name)}` is without `{MARK}`"
+            other = "and" if item is unmarked[0] else f"and `{readable(item.name)}`"
+            return Protection("unprotected", crate, f"{lacking} {other} {sign}")
     return Protection("protected", crate, "no sign of an optimizer")
 
 
@@ -145,9 +147,11 @@ def _shared_static(item: Item) -> list[str]:
 
 
 def _report(crate: str, places: list[str], protection: Protection, diags: Diagnostics) -> None:
-    shown = places[:_SHOWN]
-    if len(places) > _SHOWN:
-        shown.append(f"and {len(places) - _SHOWN} more")
+    times = Counter(places)
+    lines = [place if count == 1 else f"{place}, {count} times" for place, count in times.items()]
+    shown = lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        shown.append(f"and {len(lines) - _SHOWN} more")
     told = [protection.sign] if protection.state == "unprotected" else []
     diags.report(
         "unprotected-crate",

@@ -49,6 +49,8 @@ class Wording:
         if match is None:
             return None
         location = self._fields(match[1])
+        for _ in range(100):  # out of what was inlined, to the function in which the code stands now
+            location = self._fields(location["inlinedAt"]) if "inlinedAt" in location else location
         number = location.get("line")
         scope = location.get("scope")
         for _ in range(100):  # lexical blocks nest; a cycle would be damage
