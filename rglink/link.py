@@ -18,6 +18,7 @@ from rglink.lto.debuginfo import has_line_tables
 from rglink.lto.device_abi import apply_device_abi, globalize_exposed
 from rglink.lto.finalize import Final, finalize_program
 from rglink.lto.gc import check_recursion
+from rglink.lto.initializers import check_initializers
 from rglink.lto.limits import check_constant_memory, check_shared_memory
 from rglink.lto.load import load_sources
 from rglink.lto.lower import lower_operations
@@ -127,6 +128,7 @@ def _merge_live(resolution: Resolution, inputs: Inputs, diags: Diagnostics, trac
         define_rust_runtime(module)
         check_undefined(module, resolution, inputs, diags)
         check_recursion(module, resolution, diags)
+        check_initializers(ModuleText.parse(module.text()), diags)
         diags.checkpoint()
     trace.save("gc", module.text)
     return module
