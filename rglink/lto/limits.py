@@ -44,9 +44,9 @@ def statics_of(text: ModuleText, space: int) -> list[StaticMemory]:
 
 
 def total_size(statics: Iterable[StaticMemory]) -> int:
-    """Bytes that statics take at least when laid out one after another, the most aligned first."""
+    """Bytes that statics take when laid out tightly: the most aligned first, those that end unaligned last."""
     total = 0
-    for static in sorted(statics, key=lambda each: -each.align):
+    for static in sorted(statics, key=lambda each: (-each.align, -each.size % each.align)):
         total = align_up(total, static.align) + static.size
     return total
 

@@ -10,11 +10,43 @@ from rglink.irtext import ModuleText
 from rglink.irtypes import Layout, layout_of, named_types
 
 TYPES = [
-    "i1", "i8", "i9", "i16", "i24", "i32", "i48", "i64", "i65", "i128", "i129", "i256", "i300", "half", "bfloat", "float",
-    "double", "ptr", "ptr addrspace(3)", "[0 x i64]", "[3 x { i8, i32 }]", "{ i8, i64, i8 }", "<{ i8, i64, i8 }>", "{}",
-    "<{}>", "<4 x i32>", "<3 x float>", "<3 x i8>", "<17 x i1>", "{ i8, <3 x i32>, i16 }", "[2 x [3 x i128]]",
-    "<{ ptr, [7 x i8] }>", "{ { i8, i16 }, { i64 } }", "[5 x i24]", "<2 x half>", "<2 x ptr>",
-]  # fmt: skip
+    "i1",
+    "i8",
+    "i9",
+    "i16",
+    "i24",
+    "i32",
+    "i48",
+    "i64",
+    "i65",
+    "i128",
+    "i129",
+    "i256",
+    "i300",
+    "half",
+    "bfloat",
+    "float",
+    "double",
+    "ptr",
+    "ptr addrspace(3)",
+    "[0 x i64]",
+    "[3 x { i8, i32 }]",
+    "{ i8, i64, i8 }",
+    "<{ i8, i64, i8 }>",
+    "{}",
+    "<{}>",
+    "<4 x i32>",
+    "<3 x float>",
+    "<3 x i8>",
+    "<17 x i1>",
+    "{ i8, <3 x i32>, i16 }",
+    "[2 x [3 x i128]]",
+    "<{ ptr, [7 x i8] }>",
+    "{ { i8, i16 }, { i64 } }",
+    "[5 x i24]",
+    "<2 x half>",
+    "<2 x ptr>",
+]
 
 
 def laid_out_by_llvm(type_: str) -> Layout:
