@@ -40,8 +40,9 @@ from rglink.objfmt.input_file import InputFile, open_input
 from rglink.options import Emit, LinkOptions
 from rglink.trace import Trace
 
-# What makes core, alloc and compiler_builtins for the device, and where it put them.
-Sysroot = Callable[[], Sequence[str]]
+# Gives the paths of core, alloc and compiler_builtins for the device, by the key of the sysroot that crates were
+# compiled against ("" for this machine's own).
+Sysroot = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,28 @@ def _with_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Input
 
 
 def _join_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Inputs:
-    more = load_sources([open_input(path) for path in sysroot()], diags)
+    more = load_sources([open_input(path) for path in sysroot(_sysroot_key(inputs))], diags)
     return replace(inputs, archives=(*inputs.archives, *more.archives))
+
+
+def _sysroot_key(inputs: Inputs) -> str:
+    """The sysroot that the `.rgo` inputs were compiled against.
+
+    Raises:
+        InputError: two were compiled against different ones.
+    """
+    first: dict[str, str] = {}
+    for source in inputs.sources:
+        if source.sysroot:
+            first.setdefault(source.sysroot, source.file)
+    if len(first) > 1:
+        files = sorted(first.values())
+        raise InputError(
+            f"{files[0]}: compiled against another core than {files[1]}",
+            slug="other-rustc",
+            cure="compile both again with one rustc and one rglink",
+        )
+    return next(iter(first), "")
 
 
 def _root_request(options: LinkOptions, inputs: Inputs) -> RootRequest:

@@ -10,6 +10,12 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+from rglink.diagnostics import ToolError
+from rglink.frontend.rustc import Rustc, find_rustc
+from rglink.ir import LLVM_MAJOR
+
 SCRIPTS = Path(sys.executable).parent
 NVIDIA_BIN = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
 
@@ -42,3 +48,11 @@ def run(
         timeout=timeout,
         check=False,
     )
+
+
+def require_rustc() -> Rustc:
+    """The rustc that rgcc would use; without one the test is skipped with what is missing."""
+    try:
+        return find_rustc(LLVM_MAJOR)
+    except ToolError as error:
+        pytest.skip(error.diagnostic.render())

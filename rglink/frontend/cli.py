@@ -104,7 +104,8 @@ def _link(options: LinkOptions) -> int:
     if options.driven_by_rustc:
         files.append(_report_file(options, diags, printed))
     write_outputs(files)
-    _show(diags)
+    # rustc makes warnings of what a succeeding linker says: notes are for the report file.
+    _show(diags, notes=not options.driven_by_rustc)
     print(printed, end="")
     return EXIT_DONE
 
@@ -137,9 +138,10 @@ def _supervised(options: LinkOptions, diags: Diagnostics, trace: Trace) -> bytes
         raise
 
 
-def _show(diags: Diagnostics) -> None:
+def _show(diags: Diagnostics, notes: bool = True) -> None:
     for item in diags.items:
-        print(item.render(), file=sys.stderr)
+        if notes or item.level != "note":
+            print(item.render(), file=sys.stderr)
 
 
 def _report_file(options: LinkOptions, diags: Diagnostics, printed: str) -> OutputFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rglink import ir
-from rglink.diagnostics import Diagnostics
+from rglink.diagnostics import Diagnostics, ToolError
 from rglink.frontend.outputs import OutputFile
 from rglink.frontend.reports import render_reports
 from rglink.link import Linked, link, single_target
@@ -33,12 +33,26 @@ def link_and_report(options: LinkOptions, diags: Diagnostics, trace: Trace) -> t
     return files + more, reports
 
 
-def _sysroot_rlibs() -> list[str]:
-    """core, alloc and compiler_builtins for the device, built when they are not there yet."""
-    from rglink.frontend.rustc import find_rustc
-    from rglink.frontend.sysroot import device_sysroot
+def _sysroot_rlibs(key: str) -> list[str]:
+    """core, alloc and compiler_builtins for the device, built when they are not there yet.
 
-    return [str(path) for path in device_sysroot(find_rustc(ir.LLVM_MAJOR)).rlibs]
+    Raises:
+        ToolError: crates were compiled against a sysroot that is gone and that this machine's rustc does not make.
+    """
+    from rglink.frontend.rustc import find_rustc
+    from rglink.frontend.sysroot import cached_sysroot, device_sysroot, sysroot_key
+
+    sysroot = cached_sysroot(key) if key else None
+    if sysroot is None:
+        rustc = find_rustc(ir.LLVM_MAJOR)
+        if key and sysroot_key(rustc) != key:
+            raise ToolError(
+                f"the core that the crates were compiled against is not there, and rustc {rustc.version} makes another",
+                slug="no-sysroot",
+                cure="compile the crates again, or set RGLINK_RUSTC to the rustc that compiled them",
+            )
+        sysroot = device_sysroot(rustc)
+    return [str(path) for path in sysroot.rlibs]
 
 
 def _path_of(options: LinkOptions, kind: Emit) -> str:

@@ -34,6 +34,8 @@ SYSROOT_CRATES = ("core", "alloc", "compiler_builtins")
 # The last rustc with an LLVM that ours reads (Rust's release notes).
 LAST_RUSTC = "1.96"
 
+_SYSROOT_FLAG = "--sysroot="
+
 
 @dataclass(frozen=True)
 class _Piece:
@@ -86,7 +88,10 @@ def load_sources(files: Sequence[InputFile], diags: Diagnostics) -> Inputs:
 def _read_rgo(file: InputFile) -> Source:
     reader = read_rgo(file.path, file.data)
     data = reader.optimized()
-    return Source(file.path, "", reader.producer().crate_name, "bitcode", data, digest_of(data), reader.summary())
+    producer = reader.producer()
+    digest = digest_of(data)
+    sysroot = next((flag.removeprefix(_SYSROOT_FLAG) for flag in producer.flags if flag.startswith(_SYSROOT_FLAG)), "")
+    return Source(file.path, "", producer.crate_name, "bitcode", data, digest, reader.summary(), sysroot=sysroot)
 
 
 def _read_archive(file: InputFile, pieces: list[_Piece], archives: list[LazyArchive], foreign: list[InputFile]) -> None:

@@ -24,6 +24,7 @@ class Source:
     """One module. `file` is the path as given, `member` its name in an archive ("" outside one).
 
     `lazy` says that the module came out of a lazy archive and that `summary` covers only what was asked of it.
+    `sysroot` is the key of the device sysroot that an `.rgo` was compiled against, "" for anything else.
     """
 
     file: str
@@ -34,6 +35,7 @@ class Source:
     digest: str
     summary: ModuleSummary = field(repr=False)
     lazy: bool = False
+    sysroot: str = ""
 
     @property
     def name(self) -> str:
@@ -116,8 +118,7 @@ def crate_of_file(path: str) -> str:
     stem = name.split(".", 1)[0]
     if name.endswith((".rlib", ".a")):
         stem = stem.removeprefix("lib")
-        stem = re.sub(r"-[0-9a-f]{8,}\Z", "", stem)
-    return re.sub(r"-[0-9a-f]{16}\Z", "", stem)
+    return re.sub(r"-[0-9a-f]{16}\Z", "", stem).replace("-", "_")
 
 
 def digest_of(data: bytes | memoryview) -> str:
