@@ -17,6 +17,8 @@ from rglink.lto.roots import Dropped
 from rglink.lto.sources import Source, describe
 from rglink.objfmt.summary import Symbol
 
+_NEAR = 0.75  # difflib ratio from which a name counts as a misspelling
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -112,7 +114,7 @@ def why_live(resolution: Resolution, symbol: str, diags: Diagnostics) -> tuple[s
     if any(symbol in _names(name) for name in everything):
         return (f"{symbol} is not in the program: no root reaches it",)
     readable = sorted({path_of(name) for name in everything})
-    near = difflib.get_close_matches(symbol, readable, 3)
+    near = difflib.get_close_matches(symbol, readable, 3, _NEAR)
     cure = f"did you mean {' or '.join(near)}?" if near else None
     diags.error("no-such-symbol", f"--why-live {symbol}: no input defines this name", cure=cure)
     return ()
@@ -149,6 +151,9 @@ def check_recursion(module: Module, resolution: Resolution, diags: Diagnostics) 
 
 def _report_ring(ring: Sequence[str], places: Places, diags: Diagnostics) -> None:
     names = [demangle(name) for name in ring]
-    message = f"recursive function: {names[0]}" if len(ring) == 1 else f"recursive functions: {', '.join(names)}"
-    lines = [f"{demangle(name)}{places.suffix(name)}" for name in ring]
-    diags.report("recursive-function", f"{message}; its stack size is unknown", *lines)
+    if len(ring) == 1:
+        message = f"recursive function: {names[0]}; its stack size is unknown"
+    else:
+        message = f"recursive functions: {', '.join(names)}; their stack size is unknown"
+    places_of = [f"{demangle(name)}{places.suffix(name)}" for name in ring]
+    diags.report("recursive-function", message, *places_of)

@@ -15,7 +15,7 @@ from rglink.irtext import ModuleText
 from rglink.lto.aliases import replace_aliases
 from rglink.lto.extract import Extraction
 from rglink.lto.resolve import Resolution
-from rglink.lto.retouch import needs_retouching, retouch
+from rglink.lto.retouch import needs_retouching, nullify, retouch
 from rglink.lto.sources import Inputs, parse_source
 
 _MERGED = "merged program"
@@ -30,6 +30,8 @@ def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     order = sorted(range(len(resolution.sources)), key=lambda index: resolution.sources[index].key)
     parts = [_pruned(resolution, index) for index in order if resolution.wanted[index]]
     module = merge_tree(parts) if parts else Module.parse_text(f'target triple = "{TRIPLE}"', _MERGED)
+    if resolution.absent:
+        nullify(module, resolution.absent)
     _replace_aliases(module, resolution, diags)
     module.internalize(preserved_names(resolution))
     module.run("globaldce", "strip-dead-prototypes")
@@ -104,10 +106,10 @@ def _pruned(resolution: Resolution, index: int) -> Module:
     if needs_retouching(source.summary) or renamed:
         retouch(module, source.summary, wanted, lost, renamed)
     module.set_linkage(sorted(lost), "available_externally")
-    kernels = {k.export for k in resolution.roots.kernels if k.symbol in wanted and k.source in (None, index)}
     kept = {renamed.get(name, name) for name in wanted}
-    # Through `internal`, which also drops a hidden visibility: every tool after us must see a kernel.
-    module.set_linkage(sorted(kernels), "internal")
+    # Through `internal`, which drops the visibility: every tool after us must see kernels and exported statics.
+    hidden = sorted(g.name for g in module.globals() if g.visibility != "default" and g.name in kept)
+    module.set_linkage(hidden, "internal")
     module.set_linkage(sorted(kept), "external")
     module.internalize(kept)
     module.run("globaldce")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rglink.lto.resolve import Resolution
 from rglink.lto.sources import Source, describe
 
@@ -21,9 +23,8 @@ class Places:
                 self._sources.setdefault(kernel.export, source)
 
     def source(self, name: str) -> Source | None:
-        """The source of a name; LLVM's suffix for a second local name (`.7`) is seen through."""
-        stem, _, number = name.rpartition(".")
-        return self._sources.get(name) or (self._sources.get(stem) if number.isdigit() else None)
+        """The source of a name; the number that LLVM appends to a second local name (`TILE1`) is seen through."""
+        return self._sources.get(name) or self._sources.get(re.sub(r"\.?\d+\Z", "", name))
 
     def suffix(self, name: str) -> str:
         """ " in FILE (crate C)" when the source is known, else ""."""

@@ -42,6 +42,7 @@ class Resolution:
     `wanted[i]` are the external names that source `i` must bring and that survive in it; `live` is every live node;
     `referrer` maps a live node to the one through which it was first reached (roots map to themselves), so that it
     gives shortest chains; `undefined` are live names that nobody defines, each with the nodes that refer to it;
+    `absent` are those among them that everybody declares weak, so that they are null;
     `locals` are each source's internal symbols.
     """
 
@@ -52,6 +53,7 @@ class Resolution:
     live: frozenset[Node] = field(repr=False)
     referrer: Mapping[Node, Node] = field(repr=False)
     undefined: Mapping[str, tuple[Node, ...]]
+    absent: frozenset[str]
     locals: tuple[Mapping[str, Symbol], ...] = field(repr=False)
 
     def source_of(self, node: Node) -> Source | None:
@@ -175,7 +177,7 @@ def _resolution(table: _Table, roots: Roots, referrer: dict[Node, Node], missing
         for _, name in table.refs(node):
             if name in users:
                 users[name].append(node)
-    weak = {name for name in missing if _only_weakly_wanted(table, name, referrer)}
+    weak = {name for name in missing if _only_weakly_wanted(table, name)}
     return Resolution(
         table.sources,
         roots,
@@ -184,6 +186,7 @@ def _resolution(table: _Table, roots: Roots, referrer: dict[Node, Node], missing
         frozenset(referrer),
         MappingProxyType(referrer),
         MappingProxyType({name: tuple(found) for name, found in users.items() if name not in weak}),
+        frozenset(weak),
         tuple(
             MappingProxyType({name: s for name, s in symbols.items() if s.binding == "internal"})
             for symbols in table.symbols
@@ -191,7 +194,7 @@ def _resolution(table: _Table, roots: Roots, referrer: dict[Node, Node], missing
     )
 
 
-def _only_weakly_wanted(table: _Table, name: str, referrer: Mapping[Node, Node]) -> bool:
+def _only_weakly_wanted(table: _Table, name: str) -> bool:
     """Whether every source that mentions `name` declares it `extern_weak`, so that it may be null."""
     bindings = {symbols[name].binding for symbols in table.symbols if name in symbols}
     return bindings == {"extern_weak"}

@@ -10,17 +10,24 @@ import re
 from collections.abc import Collection, Mapping
 
 from rglink.ir import Module
-from rglink.irtext import Item, ModuleText, global_names, quote
+from rglink.irtext import Item, ModuleText, global_names, quote, rename_globals
 from rglink.lto.resolve import is_used_root
 from rglink.objfmt.summary import ModuleSummary, Symbol
 
 _COMDAT = re.compile(r',? comdat(?:\(\$(?:"[^"]*"|[-a-zA-Z$._0-9]+)\))?')
+_NULL = "rglink.null"
 _USED = ("llvm.used", "llvm.compiler.used")
 
 
 def needs_retouching(summary: ModuleSummary) -> bool:
-    """Whether a module holds anything that only its text can change."""
-    return bool(summary.used) or any(symbol.kind == "alias" for symbol in summary.symbols)
+    """Whether a module holds anything that only its text can change.
+
+    rustc makes no comdats for this target; clang puts them on inline functions, which are linkonce or weak.
+    """
+    comdats = "rustc version" not in summary.ident
+    return bool(summary.used) or any(
+        symbol.kind == "alias" or (comdats and symbol.binding in ("linkonce", "weak")) for symbol in summary.symbols
+    )
 
 
 def retouch(
@@ -83,3 +90,18 @@ def _local_alias(item: Item) -> Item:
     words, _, tail = rest.partition("alias ")
     kept = [word for word in words.split() if word in ("unnamed_addr", "local_unnamed_addr")]
     return Item("alias", item.name, f"{token} = {' '.join(['internal', *kept])} alias {tail}")
+
+
+def nullify(module: Module, names: Collection[str]) -> None:
+    """Put null in place of weak references that nobody defines (LangRef, "Linkage Types", `extern_weak`)."""
+    text = ModuleText.parse(module.text())
+    text.items = [item for item in text.items if item.kind not in ("declare", "variable") or item.name not in names]
+    for item in text.items:
+        item.head = _with_null(item.head, names)
+        item.body = [_with_null(line, names) for line in item.body]
+    module.replace(text.render())
+
+
+def _with_null(line: str, names: Collection[str]) -> str:
+    marked = rename_globals(line, lambda name: _NULL if name in names else None)
+    return line if marked == line else marked.replace(quote(_NULL), "null")

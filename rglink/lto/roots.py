@@ -86,7 +86,7 @@ def choose_roots(inputs: Inputs, request: RootRequest, diags: Diagnostics) -> Ro
             kept.append(kernel)
     _report_unmatched(kernels, request, diags)
     if not kept and not any(item.level == "error" for item in diags.items):
-        seen = [f"{d.kernel.export}: {d.reason}" for d in dropped]
+        seen = [f"{d.kernel.path}: {d.reason}" for d in dropped]
         diags.error("no-kernels", "every kernel was dropped", *seen)
     return Roots(tuple(kept), variables, tuple(dropped))
 
@@ -210,7 +210,7 @@ def _report_no_kernels(inputs: Inputs, diags: Diagnostics) -> None:
     lines: list[str] = []
     for source in inputs.sources:
         functions = [s for s in source.summary.symbols if s.kind == "function" and s.is_definition]
-        lines.append(f"{source.name}: {len(functions)} device functions, no kernel")
+        lines.append(f"{source.name}: kernels 0, device functions {len(functions)}")
     diags.error(
         "no-kernels",
         "no kernels found",

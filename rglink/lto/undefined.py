@@ -44,11 +44,8 @@ def check_undefined(
     if not names:
         return
     text = ModuleText.parse(module.text())
-    weak = {item.name for item in text.of_kind("declare", "variable") if _is_weak(item.head)}
     found = _Users(text, resolution)
     for name in names:
-        if name in weak:
-            continue
         if name.startswith(HOOK_PREFIX):
             _report_hook(name, found, diags)
         else:
@@ -93,10 +90,6 @@ class _Users:
 def _used(text: ModuleText) -> set[str]:
     lists = (item for item in text.of_kind("variable") if item.name in ("llvm.used", "llvm.compiler.used"))
     return {name for item in lists for name in global_names(item.head.split(" = ", 1)[1])}
-
-
-def _is_weak(head: str) -> bool:
-    return re.search(r"(?:^declare| =) extern_weak ", head) is not None
 
 
 def _report_hook(name: str, users: _Users, diags: Diagnostics) -> None:

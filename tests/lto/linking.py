@@ -33,12 +33,12 @@ def bitcode(text: str) -> bytes:
     return Module.parse_text(HEAD + text, "test").bitcode()
 
 
-def archive(folder: Path, name: str, members: Mapping[str, str], metadata: bool = False) -> InputFile:
-    """An archive made by LLVM's own archiver from members' IR; `metadata` makes it look like an rlib."""
+def archive(folder: Path, name: str, members: Mapping[str, str | bytes], metadata: bool = False) -> InputFile:
+    """An archive made by LLVM's own archiver from members' IR or bytes; `metadata` makes it look like an rlib."""
     folder.mkdir(exist_ok=True)
     files: list[str] = []
-    for member, text in members.items():
-        (folder / member).write_bytes(bitcode(text))
+    for member, content in members.items():
+        (folder / member).write_bytes(content if isinstance(content, bytes) else bitcode(content))
         files.append(member)
     if metadata:
         (folder / "lib.rmeta").write_bytes(b"rust\0\0\0\x09")
