@@ -30,7 +30,8 @@ from rglink.lto.wording import Wording, readable
 SHARED_SECTION = ".rglink.shared"
 CONSTANT_SECTION = ".rglink.constant"
 # The program's one dynamic pool. In a crate its name carries the alignment that is asked for, because merging
-# declarations of one name would lose it: `__rglink_dynamic_shared.16`.
+# symbols of one name would lose it: `__rglink_dynamic_shared.16`. There it is a weak definition: defined for the
+# linker, and of unknown size for LLVM, to which an access to an array that is known to be empty is undefined.
 POOL = "__rglink_dynamic_shared"
 _USED = ("llvm.used", "llvm.compiler.used")
 _MOVES = re.compile(r'section "\.rglink\.(?:shared|constant)"|addrspace\(3\)')
@@ -86,7 +87,7 @@ def move_statics(text: ModuleText, diags: Diagnostics) -> MoveCounts:
         elif kind in ("shared", "constant"):
             moves[variable.name] = _move(item, variable, kind, diags)
             counts[kind] += 1
-    _declare_pools(text, pools)
+    _add_pools(text, pools)
     uses = _rewrite_uses(text, moves, diags)
     return MoveCounts(counts["shared"], counts["constant"], counts["pools"], uses)
 
@@ -169,11 +170,11 @@ def _enter_pool(item: Item, variable: Variable, pools: set[int]) -> _Move:
     return _Move(quote(f"{POOL}.{align}"), SHARED)
 
 
-def _declare_pools(text: ModuleText, pools: set[int]) -> None:
+def _add_pools(text: ModuleText, pools: set[int]) -> None:
     existing = text.named() if pools else {}
     for align in sorted(pools):
         if f"{POOL}.{align}" not in existing:
-            text.add(f"@{POOL}.{align} = external addrspace(3) global [0 x i8], align {align}")
+            text.add(f"@{POOL}.{align} = weak addrspace(3) global [0 x i8] undef, align {align}")
 
 
 def fold_pools(text: ModuleText) -> int:
