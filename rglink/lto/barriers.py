@@ -78,7 +78,9 @@ def align_uniform_barriers(text: ModuleText, kernels: Collection[str], diags: Di
         body = bodies[site.function]
         line = body[site.index]
         where = wording.line(line) or ""
-        decision = BarrierDecision(site.function, site.number, site.uniform, site.reason, where)
+        branch = wording.line(body[site.branch]) if site.branch >= 0 else None
+        reason = f"the branch at {branch} may part the threads" if branch else site.reason
+        decision = BarrierDecision(site.function, site.number, site.uniform, reason, where)
         decisions.append(decision)
         if site.uniform:
             body[site.index] = _aligned_line(line)

@@ -72,6 +72,7 @@ class Site:
     index: int
     uniform: bool
     reason: str
+    branch: int  # line of the body with the branch that parts the threads, -1 when it is something else
     reductions_count: bool  # the proof needs that no barrier of the program is divergent
 
 
@@ -257,16 +258,17 @@ class _Program:
                 if call is None or not is_barrier(call):
                     continue
                 number += 1
-                reason = self._objection(name, position, call, facts)
-                yield Site(name, number, instruction.index, not reason, reason or _TOGETHER, counts)
+                reason, branch = self._objection(name, position, call, facts)
+                yield Site(name, number, instruction.index, not reason, reason or _TOGETHER, branch, counts)
 
-    def _objection(self, name: str, position: int, call: Call, facts: _Facts | None) -> str:
+    def _objection(self, name: str, position: int, call: Call, facts: _Facts | None) -> tuple[str, int]:
+        """Why a barrier is not proven, and the line of the branch if one is to blame; ("", -1) when it is."""
         if self.entry[name] or facts is None:
-            return self.entry[name]
+            return self.entry[name], -1
         if position in facts.region:
-            label = self.bodies[name].blocks[facts.region[position]].label
-            return f"the branch that ends block {label} may part the threads"
-        return _number_objection(call, facts.divergent)
+            block = self.bodies[name].blocks[facts.region[position]]
+            return f"the branch that ends block {block.label} may part the threads", block.terminator.index
+        return _number_objection(call, facts.divergent), -1
 
 
 _TOGETHER = "all threads of the block arrive together"
