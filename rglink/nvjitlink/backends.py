@@ -33,23 +33,13 @@ class Backend(Protocol):
 class LocalBackend:
     """Runs jobs in supervised children of this process."""
 
-    def prepare(self, jobs_route: str = "llvm") -> None:
-        """Load the libraries here, once, so that no child has to; run it while something else is waited for.
-
-        Raises:
-            ToolError: a library is missing.
-        """
-        ir.preload()
-        load("nvjitlink")
-        if jobs_route == "nvvm":
-            load("nvvm")
-
     def run(self, jobs: Sequence[CodegenJob], parallel: int) -> list[CodegenResult]:
         """As `Backend.run`."""
+        # Loaded here, once: no child has to do it again.
+        ir.preload()
+        load("nvjitlink")
         if any(job.route == "nvvm" for job in jobs):
-            self.prepare("nvvm")
-        else:
-            self.prepare()
+            load("nvvm")
         groups = _share_ptx(jobs)
         answers = worker.run_parallel([_task([jobs[index] for index in group]) for group in groups], parallel)
         results: dict[int, CodegenResult] = {}

@@ -21,6 +21,8 @@ DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 # PTX versions (times 10) to climb when the lowest of an architecture lacks what a program uses.
 _PTX_STEPS = (70, 78, 80, 83, 86, 87, 88, 90)
 _LINE_TABLES_PTX = 70  # below it: "Defining labels in .section requires PTX ISA 7.0"
+_PTX_LINE = re.compile(r"\bptx input, line (\d+);")
+_PTX_FUNCTION = re.compile(r"(?:\.\w+ )*\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$%]+)")
 
 
 def ptx_versions(arch: Arch, debug: str) -> tuple[int, ...]:
@@ -41,9 +43,13 @@ def compile_jobs(jobs: Sequence[CodegenJob], ptx_version: int) -> list[CodegenRe
     """
     first = jobs[0]
     ptx = emit(first, ptx_version).encode()
+    # -Ofc=max: the fastest compilation there is, because nobody will run this cubin.
     only_proof = all(job.target.kind == "ptx" for job in jobs)
-    options = [*_options(first), *(["-Ofc=max"] if only_proof else [])]
-    cubin, log = link_image(first.label, [JitInput(f"{first.name}.ptx", "ptx", ptx)], options)
+    options = [f"-arch={first.target.arch.sm}", "-Ofc=max"] if only_proof else _options(first)
+    try:
+        cubin, log = link_image(first.label, [JitInput(f"{first.name}.ptx", "ptx", ptx)], options)
+    except ToolError as error:
+        raise _with_source(error, ptx.decode().splitlines()) from None
     return [
         CodegenResult(job.target, cubin, ptx, log)
         if job.target.kind == "cubin"
@@ -80,6 +86,20 @@ def wanted_ptx(error: ToolError, tried: int) -> int:
     return max((version for version in wanted if version > tried), default=0)
 
 
+def _with_source(error: ToolError, ptx: Sequence[str]) -> ToolError:
+    """The error with the function and the text of each PTX line that ptxas counts."""
+    said = error.diagnostic
+    places: list[str] = []
+    for place in said.places:
+        places.append(place)
+        number = _PTX_LINE.search(place)
+        if number and int(number[1]) <= len(ptx):
+            index = int(number[1]) - 1
+            heads = (match[1] for line in ptx[index::-1] if (match := _PTX_FUNCTION.match(line)))
+            places.append(f"  in {next(heads, 'the module')}: {ptx[index].strip()}")
+    return ToolError(said.message, *places, slug=said.slug, cure=said.cure)
+
+
 def _options(job: CodegenJob) -> list[str]:
     options = [f"-arch={job.target.arch.sm}", f"-fma={int(job.fast_math)}"]
     if job.debug == "full":
@@ -87,5 +107,5 @@ def _options(job: CodegenJob) -> list[str]:
     elif job.debug == "lineinfo":
         options.append("-lineinfo")
     if job.opt_level < 3:
-        options.append(f"-O{job.opt_level}")
+        options.append(f"-Xptxas=-O{job.opt_level}")  # nvJitLink itself knows -O0 and -O3 only
     return options

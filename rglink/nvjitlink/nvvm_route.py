@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rglink.diagnostics import ToolError
 from rglink.ir import Module
 from rglink.irtext import ModuleText
 from rglink.nvjitlink.jitlink import JitInput, link_image
@@ -20,7 +21,14 @@ def compile_job(job: CodegenJob) -> CodegenResult:
     """
     require_latest_ir("nvjitlink", option_refused=False)
     ltoir = JitInput(job.name, "ltoir", make_ltoir(job))
-    image, log = link_image(job.label, [ltoir], _options(job))
+    try:
+        image, log = link_image(job.label, [ltoir], _options(job))
+    except ToolError as error:
+        said = error.diagnostic
+        if any("debug compile units is more than 1" in line for line in said.places):
+            cure = "--lineinfo, or -g with --codegen=llvm"
+            raise ToolError(said.message, *said.places, slug=said.slug, cure=cure) from None
+        raise
     return CodegenResult(job.target, image, None, log)
 
 
@@ -40,12 +48,12 @@ def _options(job: CodegenJob) -> list[str]:
     options = [f"-arch={job.target.arch.sm}", "-lto", "-nvvm-latest", f"-fma={int(job.fast_math)}"]
     if job.target.kind == "ptx":
         options.append("-ptx")
+    if job.debug == "full":
+        return [*options, "-g"]  # which means -opt=0 too, and refuses to hear it twice
     # LLVM has optimized; libNVVM's default takes three times as long and does not end on some of core.
     options.append("-Xnvvm=-opt=0")
-    if job.debug == "full":
-        return [*options, "-g"]
     if job.debug == "lineinfo":
         options.append("-lineinfo")
     if job.opt_level < 3:
-        options.append(f"-O{job.opt_level}")
+        options.append(f"-Xptxas=-O{job.opt_level}")  # nvJitLink itself knows -O0 and -O3 only
     return options

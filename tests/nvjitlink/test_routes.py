@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -85,6 +86,7 @@ def test_what_no_version_knows_is_an_error_with_the_tools_words() -> None:
         said = caught.value.diagnostic
         assert said.message == "test for sm_90: nvJitLink: ERROR_PTX_COMPILE (4)"
         assert "Not a name of any known instruction: 'frob'" in "\n".join(said.places)
+        assert route == "nvvm" or "  in k: frob.u32;" in said.places
         assert said.places[-1].startswith("nvJitLink options: -arch=sm_90 ")
 
 
@@ -172,3 +174,30 @@ def test_a_layout_is_given_to_ir_without_one(route: Route) -> None:
     bitcode = Module.parse_text(ir, "a.ll").bitcode()
     (result,) = run([CodegenJob("a", target, route, bitcode, ("k",), ()) for target in parse_arch_list("compute_80")])
     assert re.search(rb"st[.a-z0-9]*\s+\[%rd\d+\+24\]", result.image)  # 16 for {i32, i64}, 8 for its i64
+
+
+FULL = LINES.replace("DebugDirectivesOnly", "FullDebug")
+TWO_UNITS = FULL.replace("!llvm.dbg.cu = !{!0}", "!llvm.dbg.cu = !{!0, !6}") + (
+    "!6 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !1, emissionKind: FullDebug)\n"
+)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_full_debug_info_links(route: Route) -> None:
+    plain, full = (run(jobs(LINES, "sm_90", route))[0], run(jobs(FULL, "sm_90", route, debug="full"))[0])
+    assert b".debug_info" in full.image
+    assert b".debug_info" not in plain.image
+
+
+def test_many_units_with_full_debug_info() -> None:
+    assert run(jobs(TWO_UNITS, "sm_90", "llvm", debug="full"))
+    with pytest.raises(ToolError) as caught:
+        run(jobs(TWO_UNITS, "sm_90", "nvvm", debug="full"))
+    assert caught.value.diagnostic.cure == "--lineinfo, or -g with --codegen=llvm"
+    assert run(jobs(TWO_UNITS.replace("FullDebug", "DebugDirectivesOnly"), "sm_90", "nvvm", debug="lineinfo"))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_every_optimization_level_links(route: Route, level: int) -> None:
+    assert run([replace(job, opt_level=level) for job in jobs(PRODUCTS, "sm_90,compute_75", route)])
