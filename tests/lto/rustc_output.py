@@ -49,6 +49,14 @@ def _toolchain() -> tuple[Rustc, Sysroot] | str:
         return error.diagnostic.render()
 
 
+def toolchain() -> tuple[Rustc, Sysroot]:
+    """The rustc that rgcc would use and the device's core; skips the test where there is none."""
+    found = _toolchain()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
 def compile_crate(
     folder: Path,
     name: str,
@@ -57,10 +65,7 @@ def compile_crate(
     externs: Sequence[str] = (),
 ) -> Module:
     """Compile `PRELUDE` + `source` as an rlib in `folder`; skips the test where there is no rustc for it."""
-    found = _toolchain()
-    if isinstance(found, str):
-        pytest.skip(found)
-    rustc, sysroot = found
+    rustc, sysroot = toolchain()
     (folder / f"{name}.rs").write_text(PRELUDE + source)
     command = [str(rustc.path), f"{name}.rs", f"--crate-name={name}", "--crate-type=lib", "--edition=2024"]
     command += [f"--target={TARGET}", "-Cpanic=abort", f"--sysroot={sysroot.directory}", "-L."]
