@@ -57,6 +57,19 @@ def crate_of(name: str) -> str:
     return match[0] if match else ""
 
 
+def instance_of(name: str) -> str:
+    """A v0 name without the crate that made the instance: equal for one generic with equal arguments, whichever
+    crates instantiated it. Other names come back unchanged."""
+    if not name.startswith("_R"):
+        return name
+    reader = _V0(name[2:], "path")
+    try:
+        reader.symbol()
+    except _Malformed:
+        return name
+    return name[: 2 + reader.path_end]
+
+
 def is_mangled(name: str) -> bool:
     """Whether `name` is a Rust compiler's v0 or legacy name."""
     return _demangled(name, "full") != name
@@ -134,12 +147,14 @@ class _V0:
         self.depth = 0
         self.written = 0
         self.lifetimes = 0
+        self.path_end = 0
         self.crate = ""  # the root that was met first
 
     def symbol(self) -> str:
         if not self.text[:1].isupper():
             raise _Malformed  # a decimal here would be an encoding version newer than the grammar
         readable = self.path(value=True)
+        self.path_end = self.at
         if self.text[self.at : self.at + 1].isupper():
             self.path(value=False)  # the instantiating crate
         suffix = self.text[self.at :]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rglink.demangle import crate_of, demangle, is_mangled, path_of
+from rglink.demangle import crate_of, demangle, instance_of, is_mangled, path_of
 
 # (mangled, readable, path without generic arguments, crate)
 NAMES = [
@@ -49,6 +49,14 @@ NAMES = [
 def test_names(mangled: str, readable: str, path: str, crate: str) -> None:
     assert (demangle(mangled), path_of(mangled), crate_of(mangled)) == (readable, path, crate)
     assert is_mangled(mangled)
+
+
+def test_instances_of_two_crates_are_one() -> None:
+    assert instance_of("_RINvCs1_3dep5scalefECs2_1a") == instance_of("_RINvCs1_3dep5scalefECs3_1b")
+    assert instance_of("_RINvCs1_3dep5scalefECs2_1a") != instance_of("_RINvCs1_3dep5scaledECs2_1a")
+    assert instance_of("_RINvCs1_3dep5scalefECs2_1a") != instance_of("_RINvCs4_3dep5scalefECs2_1a")
+    assert instance_of("saxpy") == "saxpy"
+    assert instance_of("_RNvC9k3foo") == "_RNvC9k3foo"
 
 
 @pytest.mark.parametrize(

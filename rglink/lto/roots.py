@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rglink.demangle import crate_of, demangle, is_mangled, path_of
+from rglink.demangle import crate_of, demangle, instance_of, is_mangled, path_of
 from rglink.diagnostics import Diagnostics
 from rglink.lto.sources import Inputs, Source
 from rglink.objfmt.summary import Symbol
@@ -84,6 +84,8 @@ def choose_roots(inputs: Inputs, request: RootRequest, diags: Diagnostics) -> Ro
             dropped.append(Dropped(kernel, reason))
         else:
             kept.append(kernel)
+    kept, twins = _without_twins(kept, inputs, request)
+    dropped += twins
     _report_unmatched(kernels, request, diags)
     if not kept and not any(item.level == "error" for item in diags.items):
         seen = [f"{d.kernel.path}: {d.reason}" for d in dropped]
@@ -149,6 +151,38 @@ def _exported_variables(inputs: Inputs, exports: tuple[str, ...] | None) -> tupl
 
 def _is_by_hand_root(name: str) -> bool:
     return not _COMPILERS_OWN.match(name) and not is_mangled(name)
+
+
+def _without_twins(
+    kernels: Sequence[Kernel], inputs: Inputs, request: RootRequest
+) -> tuple[list[Kernel], list[Dropped]]:
+    """One kernel for each instance of a generic, however many crates made it; the others are dropped.
+
+    An instance's name says which generic of which crate, with which arguments: such kernels are compiled from one
+    source and differ in name alone. A protected crate's is preferred. One that was asked for by its symbol stays.
+    """
+    asked = {*request.keep, *(request.kernels_from or ())}
+    protected = _protection(inputs)
+    first: dict[str, Kernel] = {}
+    dropped: list[Dropped] = []
+    for kernel in sorted(kernels, key=lambda kernel: (not protected[kernel.source, kernel.symbol], kernel.export)):
+        instance = kernel.symbol if asked & {kernel.symbol, kernel.export} else instance_of(kernel.symbol)
+        twin = first.setdefault(instance, kernel)
+        if twin is not kernel and instance != kernel.symbol:
+            dropped.append(Dropped(kernel, f"the same instance as {twin.export}"))
+    gone = {entry.kernel for entry in dropped}
+    return [kernel for kernel in kernels if kernel not in gone], dropped
+
+
+def _protection(inputs: Inputs) -> dict[tuple[int | None, str], bool]:
+    """Whether the module that defines a kernel is known to be unharmed, by the kernel's source and symbol."""
+    found: dict[tuple[int | None, str], bool] = {}
+    for index, source in enumerate(inputs.sources):
+        for symbol in source.summary.symbols:
+            if symbol.kind == "kernel" and symbol.is_definition:
+                key = index if symbol.binding == "internal" else None, symbol.name
+                found[key] = found.get(key, True) and source.summary.protected is not False
+    return found
 
 
 def _reason_to_drop(kernel: Kernel, request: RootRequest) -> str:

@@ -110,6 +110,25 @@ def test_keep_and_drop_by_name_glob_and_path(pattern: str, kept: list[str]) -> N
         assert {d.reason for d in roots.dropped} == {f"--drop {pattern}"}
 
 
+def test_one_instance_made_by_two_crates_is_one_kernel() -> None:
+    twin = F32_A.replace("Cs2_1a", "Cs3_1b")
+    files = ll("a.ll", KERNELS), ll("b.ll", f"define ptx_kernel void @{twin}() {{ ret void }}\n{MORE}")
+    for order in (files, files[::-1]):
+        roots, messages = chosen(*order)
+        assert (exports(roots), messages) == ([F64_B, F32_A, "_RNvCs2_1a6reduce", "saxpy"], [])
+        assert [(d.kernel.symbol, d.reason) for d in roots.dropped] == [(twin, f"the same instance as {F32_A}")]
+    asked, _ = chosen(*files, request=RootRequest(keep=("dep::scale", twin)))
+    assert exports(asked) == [F64_B, F32_A, twin]
+
+
+def test_the_instance_of_a_protected_crate_is_preferred() -> None:
+    twin = F32_A.replace("Cs2_1a", "Cs3_1b")
+    rustc = '!llvm.ident = !{!0}\n!0 = !{!"rustc version 1.96.0"}\n'
+    harmed = ll("a.ll", f"define ptx_kernel void @{F32_A}() nosync {{ ret void }}\n{rustc}")
+    intact = ll("b.ll", f"define ptx_kernel void @{twin}() convergent noredzone {{ ret void }}\n{rustc}")
+    assert exports(chosen(harmed, intact)[0]) == [twin]
+
+
 def test_kernels_from_keeps_what_is_named_and_says_what_is_missing() -> None:
     request = RootRequest(kernels_from=frozenset({"saxpy", "_RNvCs2_1a6reduce"}))
     roots, messages = chosen(ll("a.ll", KERNELS), request=request)
