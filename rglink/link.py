@@ -14,7 +14,7 @@ from rglink.arch import Target
 from rglink.diagnostics import Diagnostics, InputError, UsageError
 from rglink.ir import Module
 from rglink.irtext import ModuleText
-from rglink.lto.debuginfo import has_line_tables
+from rglink.lto.debuginfo import has_line_tables, to_line_directives
 from rglink.lto.device_abi import apply_device_abi, globalize_exposed
 from rglink.lto.finalize import Final, finalize_program
 from rglink.lto.gc import check_recursion
@@ -75,6 +75,7 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
     inputs, resolution = _read_and_resolve(options, sysroot, diags, trace)
     # No file joins and no name changes its definition after this line, but for builtins that lowering asks for.
     module = _merge_live(resolution, inputs, diags, trace)
+    debug = _reduce_debug_info(options, module)
     # Everything that is left is live, and nothing is undefined but what the driver resolves.
     with trace.phase("abi"):
         apply_device_abi(module, diags)
@@ -91,7 +92,6 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
         globalize_exposed(module, diags)
     trace.save("opt", module.text)
     with trace.phase("final"):
-        debug = _debug_level(options, module)
         final = finalize_program(module, _exports(resolution.roots), resolution.roots.variables, debug, diags)
         diags.checkpoint()
     # The module is final: only copies of it are compiled.
@@ -257,14 +257,15 @@ def _lower(module: Module, inputs: Inputs, sysroot: Sysroot, diags: Diagnostics)
         diags.error("undefined-symbol", f"undefined symbol: {name}, which an operation of the program needs")
 
 
-def _debug_level(options: LinkOptions, module: Module) -> Literal["none", "lineinfo", "full"]:
-    """Line tables where the inputs have them; all debug info only when asked for, since it costs speed."""
+def _reduce_debug_info(options: LinkOptions, module: Module) -> Literal["none", "lineinfo", "full"]:
+    """Keep line tables where the inputs have them; all debug info only when asked for, since it costs speed."""
     text = ModuleText.parse(module.text())
     if not has_line_tables(text):
         return "none"
-    if options.remap_path_prefix:
-        remap_paths(text, options.remap_path_prefix)
-        module.replace(text.render())
+    remap_paths(text, options.remap_path_prefix)
+    if options.debug != "full":
+        to_line_directives(text)
+    module.replace(text.render())
     return "full" if options.debug == "full" else "lineinfo"
 
 

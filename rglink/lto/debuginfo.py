@@ -16,6 +16,8 @@ _EMISSION = re.compile(r"emissionKind: (?:FullDebug|LineTablesOnly)")
 # Fields of compile units and subprograms that lead to types and variables only.
 _UNIT_FIELDS = re.compile(r", (?:enums|retainedTypes|globals|imports|macros): (?:!\d+|!\{\})")
 _SUBPROGRAM_FIELDS = re.compile(r", (?:retainedNodes|declaration|templateParams|thrownTypes): (?:!\d+|!\{\})")
+_SUBPROGRAM_TYPE = re.compile(r", type: !\d+")
+_SUBPROGRAM_SCOPE = re.compile(r", scope: !\d+(?=.*?, file: (!\d+))")
 _RECORD = re.compile(r"\s+#dbg_(?:value|declare|assign|label|declare_value)\(")
 _DBG_CALL = re.compile(r"\s+(?:tail )?call void @llvm\.dbg\.")
 _STRING_OR_ATTACHMENT = re.compile(r'"[^"]*"|,? !dbg !\d+')
@@ -31,15 +33,27 @@ def has_line_tables(text: ModuleText) -> bool:
 
 
 def to_line_directives(text: ModuleText) -> None:
-    """Keep lines and inlined-at chains, drop all that describes variables and types."""
+    """Keep lines, function names and inlined-at chains, drop all that describes variables and types.
+
+    Types hang on subprograms by their signatures and, for methods, by their scopes. They have to go: nvJitLink's
+    reader fails on enumerators, and they are most of the text.
+    """
+    subroutine, types = (f"!{number}" for number in range(_next_node(text), _next_node(text) + 2))
     for item in text.of_kind("metadata"):
         if _UNIT.search(item.head):
             item.head = _UNIT_FIELDS.sub("", _EMISSION.sub("emissionKind: DebugDirectivesOnly", item.head))
         elif "!DISubprogram(" in item.head:
-            item.head = _SUBPROGRAM_FIELDS.sub("", item.head)
+            head = _SUBPROGRAM_TYPE.sub(f", type: {subroutine}", _SUBPROGRAM_FIELDS.sub("", item.head))
+            item.head = _SUBPROGRAM_SCOPE.sub(r", scope: \1", head)
+    text.add(f"{subroutine} = !DISubroutineType(types: {types})", f"{types} = !{{}}")
     for item in text.of_kind("variable", "declare"):
         item.head = _without_attachments(item.head)
     _drop_records(text)
+
+
+def _next_node(text: ModuleText) -> int:
+    numbers = (match[1] for item in text.of_kind("metadata") if (match := _NODE.match(item.head)))
+    return max((int(number[1:]) for number in numbers), default=-1) + 1
 
 
 def strip_debug(text: ModuleText) -> None:
