@@ -17,10 +17,11 @@ VERSION = 1
 HEADER = struct.Struct("<IHHQ")  # magic, version, header size, size of all entries
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 # kind, version, header size, payload size (padded to 8), compressed size (0: not compressed), options offset,
-# minor, major, architecture, identifier offset, identifier length, flags, (zero), uncompressed size
+# minor, major, architecture, identifier offset, identifier length, flags, key, uncompressed size
 
 FLAG_LZ4 = 0x2000
 FLAG_ZSTD = 0x8000
+FLAG_SCRAMBLED = 0x10000  # nvFatbin makes compressed LTO-IR unreadable with a key in the header
 FLAG_ARCH_SPECIFIC = 0x100000  # sm_90a
 FLAG_FAMILY_SPECIFIC = 0x200000  # sm_100f
 
@@ -28,7 +29,8 @@ FLAG_FAMILY_SPECIFIC = 0x200000  # sm_100f
 LARGEST_IMAGE = 1 << 30
 
 EntryKind = Literal["ptx", "elf", "ltoir", "group", "unknown"]
-Compression = Literal["none", "zstd", "lz4"]
+Compression = Literal["none", "zstd", "lz4", "scrambled"]
+READABLE: tuple[Compression, ...] = ("none", "zstd")
 KINDS: dict[int, EntryKind] = {1: "ptx", 2: "elf", 8: "ltoir", 0x100: "group"}
 
 
@@ -63,8 +65,9 @@ class FatEntry:
         place = f"{self.file}: entry {self.index} ({self.kind} {self.arch})"
         if self.compression == "none":
             return bytes(self.stored)
-        if self.compression == "lz4":
-            raise InputError(f"{place} is compressed by LZ4, wanted zstd or no compression")
+        if self.compression not in READABLE:
+            how = "by LZ4" if self.compression == "lz4" else "and scrambled"
+            raise InputError(f"{place} is compressed {how}, wanted zstd or no compression")
         import zstandard
 
         try:
@@ -139,7 +142,7 @@ def _entry(name: str, index: int, fields: tuple[int, ...], header: memoryview, p
     compressed, arch, flags, uncompressed = fields[4], fields[8], fields[11], fields[13]
     compression: Compression = "none"
     if flags & (FLAG_ZSTD | FLAG_LZ4):
-        compression = "zstd" if flags & FLAG_ZSTD else "lz4"
+        compression = "scrambled" if flags & FLAG_SCRAMBLED else "zstd" if flags & FLAG_ZSTD else "lz4"
         if compressed > len(payload):
             raise InputError(f"{name}: entry {index} is truncated: {len(payload)} bytes, its header says {compressed}")
         if uncompressed > LARGEST_IMAGE:

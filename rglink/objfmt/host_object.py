@@ -26,7 +26,7 @@ from rglink.objfmt.elf import (
 )
 from rglink.objfmt.input_file import open_any
 
-DEVICE_STUB = "__device_stub__"  # nvcc's host function for a kernel: _Z<n>__device_stub__<kernel's mangled name>...
+DEVICE_STUB = "__device_stub_"  # nvcc's host function for a kernel: _Z<n>__device_stub_<kernel's name>...
 NAME_BYTES = re.compile(rb"[A-Za-z0-9_$.]+")  # LLVM's and PTX's identifiers
 
 

@@ -53,6 +53,8 @@ LINKABLE = frozenset(
         InputKind.HOST_OBJECT,
     )
 )
+# What a name may promise; only for messages.
+SUFFIXES = frozenset((".rgo", ".rlib", ".a", ".o", ".bc", ".ll", ".ltoir", ".ptx", ".cubin", ".fatbin"))
 WANTED = (
     "wanted an .rgo, an rlib or other archive, LLVM bitcode or textual IR, PTX, LTO-IR, a cubin, a fat binary"
     " or a host object with device code"
@@ -88,7 +90,8 @@ FOREIGN_MAGICS: tuple[tuple[bytes, str], ...] = (
 # The first line that is not a comment: LangRef's top-level entities; the PTX ISA has `.version` come first.
 IR_START = re.compile(
     r"""source_filename\s*=|target\s+(?:triple|datalayout)\s*=|module\s+asm\s*"|(?:define|declare)\s|attributes\s+\#
-    |@[\w$."-]+\s*=|%[\w$."-]+\s*=\s*type\b|\$[\w$."-]+\s*=\s*comdat\b|![\w.]+\s*=|!\d+\s*=|\^\d+\s*=""",
+    |@(?:[\w$.-]+|"[^"\n]*")\s*=|%(?:[\w$.-]+|"[^"\n]*")\s*=\s*type\b|\$(?:[\w$.-]+|"[^"\n]*")\s*=\s*comdat\b
+    |![\w.]+\s*=|!\d+\s*=|\^\d+\s*=""",
     re.VERBOSE,
 )
 PTX_START = re.compile(r"\.version\s")
@@ -132,7 +135,7 @@ def open_input(path: str) -> InputFile:
     file = open_any(path)
     if file.kind not in LINKABLE:
         suffix = os.path.splitext(path)[1]
-        name = f", not {_article(suffix)} {suffix}" if re.fullmatch(r"\.[a-z0-9]+", suffix) else ""
+        name = f", not {_article(suffix)} {suffix}" if suffix in SUFFIXES else ""
         raise InputError(f"{path}: is {describe(file)}{name}: {WANTED}")
     return file
 
@@ -175,13 +178,14 @@ def describe_host(data: memoryview) -> str:
 
 
 def _read(path: str) -> memoryview:
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is not a regular file")  # opening a pipe would wait for its writer
     with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: is not a regular file")
-        if not status.st_size:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
             raise InputError(f"{path}: is empty")
-        if status.st_size <= LARGEST_READ:
+        if size <= LARGEST_READ:
             return memoryview(file.read())
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 

@@ -16,7 +16,8 @@ HEADER = struct.Struct("<4s6xB15xH")  # magic, LLVM major version, architecture 
 
 @dataclass(frozen=True)
 class LtoIr:
-    """`sm` is the architecture that the IR was made for (75 for compute_75), `llvm_major` the IR's LLVM version."""
+    """`sm` is the architecture that the IR was made for (75 for compute_75), `llvm_major` the LLVM inside the libNVVM
+    that made it: 23 in libNVVM 13.5, whatever LLVM made the IR that went in."""
 
     name: str
     sm: int

@@ -165,7 +165,7 @@ def _row(s: Symbol, numbers: Mapping[str, int]) -> list[JsonValue]:
 
 def _symbol(row: list[JsonValue], names: list[str]) -> Symbol:
     name, kind, binding, type_, addrspace, constant, section, align, refs = row
-    if kind not in KINDS or binding not in BINDINGS:
+    if _of(str, kind) not in KINDS or _of(str, binding) not in BINDINGS:
         raise _Malformed(f"symbol {name!r} is of kind {kind!r} and binding {binding!r}")
     return Symbol(
         name=_of(str, name),
