@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
@@ -72,10 +72,12 @@ def _live_declarations(resolution: Resolution) -> Iterator[tuple[str, Source, Sy
 def _compare(
     name: str, source: Source, declared: Symbol, definition: Definition, resolution: Resolution, diags: Diagnostics
 ) -> None:
+    home = resolution.sources[definition.source]
+    if _is_moved_static(source, declared, home, definition.symbol):
+        declared = replace(declared, addrspace=definition.symbol.addrspace)
     found = _disagreement(declared, definition.symbol)
     if found is None:
         return
-    home = resolution.sources[definition.source]
     diags.error(
         found.slug,
         f"{demangle(name)}: {found.message}",
@@ -83,6 +85,15 @@ def _compare(
         f"defined as {_shown(definition.symbol)} in {describe(home, name)}",
         cure=found.cure,
     )
+
+
+def _is_moved_static(source: Source, declared: Symbol, home: Source, defined: Symbol) -> bool:
+    """Whether one crate's `.rglink.` static is named by another, whose rustc repeats no section on declarations.
+
+    LLVM's linker makes a cast of the declaration when both meet, and the device ABI's second step folds it.
+    """
+    both_rust = all("rustc version" in each.summary.ident for each in (source, home))
+    return both_rust and declared.kind == "variable" and declared.addrspace == 0 and defined.addrspace in (3, 4)
 
 
 def _disagreement(declared: Symbol, defined: Symbol) -> _Disagreement | None:

@@ -6,7 +6,7 @@
 ; RUN: rglink a.ll -o a.ptx --arch sm_75
 ; RUN: show a.ptx
 
-; CHECK: File "src/a.rs", line 7
+; CHECK: src/a.rs", line 7
 ; CHECK: .version 7.0
 ; CHECK: .target sm_75
 ; CHECK-NOT: debug

@@ -2,9 +2,9 @@
 ; RUN: rglink a.ll -o app.fatbin --arch sm_75
 ; RUN(1): rglink a.ll -o app.fatbin --arch sm_75 --deny=recursive-function
 
-; CHECK: rglink: warning: recursive functions: even, odd; its stack size is unknown [recursive-function]
+; CHECK: rglink: warning: recursive functions: even, odd; their stack size is unknown [recursive-function]
 ; CHECK-NOT: warning
-; CHECK: rglink: error: recursive functions: even, odd; its stack size is unknown [recursive-function]
+; CHECK: rglink: error: recursive functions: even, odd; their stack size is unknown [recursive-function]
 
 ;--- a.ll
 target triple = "nvptx64-nvidia-cuda"
