@@ -1,19 +1,13 @@
 #!/bin/sh
-# Measures link times; brings the LLVM tools that rustc's own linker would call, where they are missing.
+# Measures link times against the LLVM tools that rustc's own linker would call.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/toolchain.sh
 
 for tool in llvm-link opt llc; do
     command -v "$tool-$NEWEST_LLVM" >/dev/null && continue
-    package=llvm-$NEWEST_LLVM
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        echo "bench: $tool-$NEWEST_LLVM is missing; run as root: apt-get update && apt-get install $package" >&2
-        exit 3
-    fi
-    apt-get -qq update >&2
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends --no-remove "$package" >&2
-    break
+    echo "bench: $tool-$NEWEST_LLVM is missing; run as root: apt-get update && apt-get install llvm-$NEWEST_LLVM" >&2
+    exit 3
 done
 
 rustc=$(find_rustc) || { echo "bench: no usable Rust; try: sh scripts/setup.sh" >&2; exit 3; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sets up everything that `make demo` and `make test` need: Python with venv, a Rust with library sources, the
-# package in .venv. What is there already stays as it is; a Rust toolchain above all.
+# Sets up everything that `make demo` and `make test` need: Python with venv, a Rust with library sources, LLVM's
+# tools, the package in .venv. What is there already stays as it is; a Rust toolchain above all.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/toolchain.sh
@@ -29,7 +29,7 @@ apt_get() {
 
 # Updates the package index once, where that is allowed: an old one offers old compilers.
 refresh_packages() {
-    [ -z "${packages_fresh:-}" ] || return 0
+    [ -z "${packages_fresh:-}" ] && command -v apt-get >/dev/null || return 0
     [ "$(id -u)" -eq 0 ] || may_use_sudo || return 0
     apt_get update
     packages_fresh=1
@@ -115,6 +115,20 @@ set_up_rust() {
     rustc=$(find_rustc) || refuse_rust
 }
 
+# LLVM's own tools are second opinions in tests and peers in benchmarks; what needs them says so where they lack.
+set_up_llvm_tools() {
+    command -v "llvm-link-$NEWEST_LLVM" >/dev/null && return
+    package=llvm-$NEWEST_LLVM
+    refresh_packages
+    if [ -z "${packages_fresh:-}" ]; then
+        say "$package is missing: some tests will be skipped; as root: apt-get install $package"
+    elif has_package "$package"; then
+        install_packages "$package"
+    else
+        say "$package is missing and not offered here: some tests will be skipped"
+    fi
+}
+
 set_up_venv() {
     if [ ! -x .venv/bin/python ] || ! good_python .venv/bin/python; then
         say "making .venv"
@@ -126,5 +140,6 @@ set_up_venv() {
 
 set_up_python
 set_up_rust
+set_up_llvm_tools
 set_up_venv
 say "ready: $(.venv/bin/python --version), rustc $(rust_version "$rustc") ($rustc)"
