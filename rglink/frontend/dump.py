@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
+from rglink.demangle import demangle, is_mangled
 from rglink.diagnostics import EXIT_BUG, EXIT_DONE, Diagnostic, InputError, RglinkError
 from rglink.objfmt.archive import Member, read_archive
 from rglink.objfmt.bitcode import read_bitcode
@@ -133,9 +134,14 @@ def _rgo_sections(reader: RgoReader) -> list[JsonValue]:
     ]
 
 
+def _named(name: str) -> Description:
+    """A name, with the path that it stands for where Rust mangled it."""
+    return {"name": name, "path": demangle(name)} if is_mangled(name) else {"name": name}
+
+
 def _describe_symbol(symbol: Symbol) -> Description:
     return {
-        "name": symbol.name,
+        **_named(symbol.name),
         "kind": symbol.kind,
         "binding": symbol.binding,
         "type": symbol.type,
@@ -150,7 +156,7 @@ def _describe_archive(name: str, data: memoryview) -> Description:
     return {
         "rust_metadata": archive.metadata.size if archive.metadata is not None else None,
         "members": [_describe_member(name, member) for member in archive.members],
-        "symbols": [{"name": symbol, "member": member.name} for symbol, member in sorted(by_member)],
+        "symbols": [{**_named(symbol), "member": member.name} for symbol, member in sorted(by_member)],
     }
 
 
@@ -195,18 +201,18 @@ def _describe_cubin(cubin: Cubin) -> Description:
         "undefined": list(cubin.undefined),
         "kernels": [_describe_kernel(kernel) for kernel in cubin.kernels],
         "functions": [
-            {"name": f.name, "binding": f.binding, "registers": f.registers, "stack": f.frame, "code": f.code}
+            {**_named(f.name), "binding": f.binding, "registers": f.registers, "stack": f.frame, "code": f.code}
             for f in cubin.functions
         ],
         "variables": [
-            {"name": v.name, "binding": v.binding, "space": v.space, "size": v.size} for v in cubin.variables
+            {**_named(v.name), "binding": v.binding, "space": v.space, "size": v.size} for v in cubin.variables
         ],
     }
 
 
 def _describe_kernel(kernel: CubinKernel) -> Description:
     return {
-        "name": kernel.name,
+        **_named(kernel.name),
         "registers": kernel.registers,
         "shared": kernel.shared,
         "stack": kernel.frame,

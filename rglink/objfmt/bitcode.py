@@ -124,26 +124,6 @@ def read_bitcode(name: str, data: bytes | memoryview) -> BitcodeInfo:
         raise InputError(f"{name}: bitcode is truncated or damaged") from None
 
 
-def require_bitcode(name: str, data: bytes | memoryview, llvm_major: int, triple: str) -> BitcodeInfo:
-    """Read bitcode and refuse what an LLVM of `llvm_major` cannot read or what is for another target.
-
-    Raises:
-        InputError: as `read_bitcode`; made by a newer LLVM; another triple or none; not exactly one module.
-    """
-    info = read_bitcode(name, data)
-    if info.llvm and info.llvm[0] > llvm_major:
-        version = ".".join(map(str, info.llvm))
-        raise InputError(f"{name}: bitcode was made by LLVM {version}, rglink has LLVM {llvm_major}")
-    if info.epoch:
-        raise InputError(f"{name}: bitcode has epoch {info.epoch}, LLVM {llvm_major} reads 0")
-    if info.modules != 1:
-        raise InputError(f"{name}: bitcode holds {info.modules} modules, wanted one")
-    if info.triple != triple:
-        found = f"has the triple {info.triple}" if info.triple else "has no triple"
-        raise InputError(f"{name}: bitcode {found}, wanted {triple}")
-    return info
-
-
 def _unwrap(name: str, data: memoryview) -> memoryview:
     if data[:4] != WRAPPER_MAGIC:
         return data

@@ -53,6 +53,19 @@ LINKABLE = frozenset(
         InputKind.HOST_OBJECT,
     )
 )
+WORDS = {
+    InputKind.RGO: "an .rgo",
+    InputKind.ARCHIVE: "an archive",
+    InputKind.BITCODE: "LLVM bitcode",
+    InputKind.TEXTUAL_IR: "textual LLVM IR",
+    InputKind.PTX: "PTX",
+    InputKind.CUBIN: "a cubin",
+    InputKind.FATBIN: "a fat binary",
+    InputKind.LTOIR: "LTO-IR",
+    InputKind.THIN_ARCHIVE: "a thin archive, which holds names of files and no code",
+    InputKind.RUST_METADATA: "Rust metadata without code (.rmeta)",
+    InputKind.TEXT: "a text file",
+}
 # What a name may promise; only for messages.
 SUFFIXES = frozenset((".rgo", ".rlib", ".a", ".o", ".bc", ".ll", ".ltoir", ".ptx", ".cubin", ".fatbin"))
 WANTED = (
@@ -155,26 +168,23 @@ def open_any(path: str) -> InputFile:
 
 def describe(file: InputFile) -> str:
     """What a file is, in words that follow "is": "a text file", "an ELF host object for x86-64"."""
+    if file.kind in (InputKind.ELF, InputKind.HOST_OBJECT):
+        return describe_host(file.data, file.kind)
+    if file.kind in WORDS:
+        return WORDS[file.kind]
     head = bytes(file.data[:16])
-    if file.kind is InputKind.ELF:
-        return describe_host(file.data)
-    if file.kind is InputKind.TEXT:
-        return "a text file"
-    if file.kind is InputKind.RUST_METADATA:
-        return "Rust metadata without code (.rmeta)"
-    if file.kind is InputKind.THIN_ARCHIVE:
-        return "a thin archive, which holds names of files and no code"
     for magic, words in FOREIGN_MAGICS:
         if head.startswith(magic):
             return words
-    return f"of an unknown kind (it begins with {head[:4].hex(' ')})"
+    return f"of an unknown kind (it begins with {head[:4].hex(' ')})" if head else "empty"
 
 
-def describe_host(data: memoryview) -> str:
-    """An ELF file that is no link input, with what it lacks where that is device code."""
+def describe_host(data: memoryview, kind: InputKind) -> str:
+    """An ELF file, with whether it has device code where it could have some."""
     words = elf.describe_elf(data)
-    lacks = elf.machine_of(data) in elf.HOST_MACHINES
-    return words + (" without device code" if lacks else "")
+    if elf.machine_of(data) not in elf.HOST_MACHINES:
+        return words
+    return f"{words} {'with' if kind is InputKind.HOST_OBJECT else 'without'} device code"
 
 
 def _read(path: str) -> memoryview:

@@ -129,11 +129,6 @@ class RgoReader:
         usable = [section for section in self._all(OPTIMIZED) if section.arch <= sm]
         return self._contents(max(usable, key=lambda section: section.arch))
 
-    def optimized_digest(self, sm: int = 0) -> bytes:
-        """16 bytes that stand for the contents of `optimized(sm)`, without reading them: a key for caches."""
-        usable = [section for section in self._all(OPTIMIZED) if section.arch <= sm]
-        return max(usable, key=lambda section: section.arch).digest
-
     def unoptimized(self) -> bytes:
         return self._only(UNOPTIMIZED)
 

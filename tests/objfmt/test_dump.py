@@ -68,7 +68,7 @@ def test_an_rgo(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_rlib(capsys: pytest.CaptureFixture[str]) -> None:
     members = [("app.cgu.0.rcgu.o", bitcode()), ("notes.txt", b"text"), ("lib.rmeta", b"rust\0\0\0\x0a")]
-    Path("libapp.rlib").write_bytes(gnu_archive(members, [("k", 0)]))
+    Path("libapp.rlib").write_bytes(gnu_archive(members, [("_RNvCs2zO1CNtWFRx_1k3foo", 0), ("k", 0)]))
     shown = blocks(dump(capsys, "libapp.rlib"))
     assert shown["file: libapp.rlib"] == ["kind: archive", "rust_metadata: 8"]
     assert [line.split()[:2] for line in shown["members"][1:]] == [
@@ -76,7 +76,11 @@ def test_an_rlib(capsys: pytest.CaptureFixture[str]) -> None:
         ["notes.txt", "text"],
     ]
     assert shown["members"][1].endswith(" nvptx64-nvidia-cuda")
-    assert shown["symbols"] == ["name member", "k app.cgu.0.rcgu.o"]
+    assert shown["symbols"] == [
+        "name path member",
+        "_RNvCs2zO1CNtWFRx_1k3foo k::foo app.cgu.0.rcgu.o",
+        "k - app.cgu.0.rcgu.o",
+    ]
 
 
 def test_a_cubin(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,17 @@ import llvmlite.binding as llvm
 import pytest
 
 from rglink.diagnostics import InputError
-from rglink.objfmt.input_file import LARGEST_READ, LINKABLE, WANTED, InputKind, open_any, open_input, recognise
+from rglink.objfmt.input_file import (
+    LARGEST_READ,
+    LINKABLE,
+    WANTED,
+    InputFile,
+    InputKind,
+    describe,
+    open_any,
+    open_input,
+    recognise,
+)
 from rglink.objfmt.rgo import MAGIC, write_rgo
 
 from .support import MODULE, PTX, assemble, bitcode, gnu_archive, sample_rgo
@@ -123,6 +133,20 @@ def test_what_is_no_input_is_described(name: str, data: bytes, words: str, tmp_p
     path = tmp_path / name
     path.write_bytes(data)
     assert refusal(path) == words
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (bitcode(), "LLVM bitcode"),
+        (FATBIN, "a fat binary"),
+        (host_object("x86_64-unknown-linux-gnu", ".nv_fatbin"), "an ELF host object for x86-64 with device code"),
+        (b"", "empty"),
+    ],
+)
+def test_inputs_are_described_too(data: bytes, words: str) -> None:
+    """An archive's member may be any of them where another is wanted."""
+    assert describe(InputFile("a(b)", recognise(data), memoryview(data))) == words
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
