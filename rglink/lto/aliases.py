@@ -62,9 +62,10 @@ def _read_alias(item: Item) -> tuple[str, str]:
     """("alias" or "ifunc", aliasee as printed without its type)."""
     match = _ALIAS.search(item.head)
     assert match is not None, item.head
-    # "alias TYPE, ptr AND AN OPERAND[, partition ...]"
+    # "alias TYPE, ptr @OPERAND[, partition ...]"; LLVM prints an expression without its type.
     operand = split_commas(item.head[match.end() :])[1]
-    return match[1], operand[skip_type(operand, 0) :].strip()
+    start = skip_type(operand, 0) if operand.startswith("ptr ") else 0
+    return match[1], operand[start:].strip()
 
 
 def _resolve(name: str, values: Mapping[str, str]) -> str:
