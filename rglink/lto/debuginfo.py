@@ -38,6 +38,8 @@ def to_line_directives(text: ModuleText) -> None:
     Types hang on subprograms by their signatures and, for methods, by their scopes. They have to go: nvJitLink's
     reader fails on enumerators, and they are most of the text.
     """
+    if not has_line_tables(text):
+        return
     subroutine, types = (f"!{number}" for number in range(_next_node(text), _next_node(text) + 2))
     for item in text.of_kind("metadata"):
         if _UNIT.search(item.head):
