@@ -6,13 +6,16 @@ direct calls alone, which is what recursion is made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rglink.irinst import instructions, read_call
 from rglink.irtext import Item, ModuleText, global_names
 
 _NOT_CODE = ("llvm.",)
+_PLAIN_GLOBAL = re.compile(r"@([-a-zA-Z$._0-9]+)")
+_CALL = re.compile(r"\s*(?:%\S+ = )?(?:tail |musttail |notail )?(?:call|invoke|callbr) ")
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,10 @@ class CallGraph:
     def of(cls, text: ModuleText) -> CallGraph:
         """The graph of a printed module."""
         refs: dict[str, tuple[str, ...]] = {}
-        calls: dict[str, tuple[str, ...]] = {}
         for item in text.of_kind("variable", "alias", "define"):
             if not item.name.startswith(_NOT_CODE):
-                refs[item.name] = _sorted(_mentioned(item), item.name)
-        for item in text.of_kind("define"):
-            calls[item.name] = tuple(sorted(_called(item)))
-        return cls(refs, calls)
+                refs[item.name] = _sorted(mentioned(item), item.name)
+        return cls(refs, direct_calls(text))
 
     def reached(self, roots: Iterable[str]) -> dict[str, str]:
         """All that `roots` reach through `refs`, each with the name it was first reached from (roots: themselves).
@@ -66,9 +66,18 @@ class CallGraph:
 
     def cycles(self) -> tuple[tuple[str, ...], ...]:
         """Sets of functions that call each other in a ring, a function that calls itself included; each sorted."""
-        components = strongly_connected(self.calls)
-        rings = (tuple(sorted(part)) for part in components)
-        return tuple(sorted(ring for ring in rings if len(ring) > 1 or ring[0] in self.calls.get(ring[0], ())))
+        return cycles(self.calls)
+
+
+def direct_calls(text: ModuleText) -> dict[str, tuple[str, ...]]:
+    """Sorted names of the functions that each definition calls directly, LLVM's intrinsics left out."""
+    return {item.name: tuple(sorted(_called(item))) for item in text.of_kind("define")}
+
+
+def cycles(calls: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Sets of functions that call each other in a ring, a function that calls itself included; each sorted."""
+    rings = (tuple(sorted(part)) for part in strongly_connected(calls))
+    return tuple(sorted(ring for ring in rings if len(ring) > 1 or ring[0] in calls.get(ring[0], ())))
 
 
 def strongly_connected(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:
@@ -114,20 +123,43 @@ def _popped(stack: list[str], on_stack: set[str], name: str) -> list[str]:
     return component
 
 
-def _mentioned(item: Item) -> Iterable[str]:
-    head = item.head.split(" = ", 1)[1] if item.kind in ("variable", "alias") else item.head
-    return (name for line in (head, *item.body) for name in global_names(line))
+def mentioned(item: Item) -> Iterator[str]:
+    """Globals that an item mentions, with repeats; its own name counts only where it mentions itself."""
+    if item.kind in ("variable", "alias"):
+        yield from global_names(item.head.split(" = ", 1)[1])
+        return
+    body = "\n".join(item.body)
+    if '"' in body or '"' in item.head or "@" in item.head.split("(", 1)[1]:
+        for line in (item.head.split("(", 1)[1], *item.body):
+            yield from global_names(line)
+        return
+    # Without strings and quoted names a plain search is exact: comments hold readable paths, which have no @.
+    yield from _PLAIN_GLOBAL.findall(body)
 
 
 def _called(item: Item) -> set[str]:
     found: set[str] = set()
-    for instruction in instructions(item.body):
-        if instruction.opcode not in ("call", "invoke", "callbr") or "@" not in instruction.rest:
+    for line in item.body:
+        if "@" not in line or not ("call " in line or "invoke " in line or "callbr " in line):
             continue
-        callee = read_call(instruction).callee
-        if callee and not callee.startswith(("%", *_NOT_CODE)):
+        quick = _PLAIN_GLOBAL.search(line) if '"' not in line else None
+        if quick is not None:
+            # The first global of a call is its callee if an argument list follows, else an operand.
+            callee = quick[1] if line[quick.end() : quick.end() + 1] == "(" and _CALL.match(line) else ""
+        else:
+            callee = _callee(line)
+        if callee and not callee.startswith(_NOT_CODE):
             found.add(callee)
     return found
+
+
+def _callee(line: str) -> str:
+    """The direct callee of a line with quoted names or inline assembly, "" when there is none."""
+    for instruction in instructions([line]):
+        if instruction.opcode in ("call", "invoke", "callbr"):
+            callee = read_call(instruction).callee
+            return "" if callee.startswith("%") else callee
+    return ""
 
 
 def _sorted(names: Iterable[str], own: str) -> tuple[str, ...]:

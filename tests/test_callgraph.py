@@ -41,6 +41,29 @@ def test_mentions_and_calls() -> None:
     assert found.cycles() == ()
 
 
+def test_only_direct_calls_count() -> None:
+    found = graph("""
+        declare i32 @"quoted name"(ptr)
+        declare void @plain(ptr)
+        @data = global i8 0
+        define void @f(ptr %p) {
+          %a = tail call noundef range(i32 0, 5) i32 @"quoted name"(ptr @plain)
+          call void @plain(ptr getelementptr (i8, ptr @data, i64 1))
+          call void %p(ptr @data)
+          call void asm sideeffect "// @nobody", "l"(ptr @f)
+          %b = icmp eq ptr @f, %p
+          ret void
+        }
+        define void @call(ptr %p) {
+          store ptr @call, ptr %p
+          call void %p()
+          ret void
+        }
+    """)
+    assert found.calls == {"f": ("plain", "quoted name"), "call": ()}
+    assert found.refs["f"] == ("data", "plain", "quoted name")
+
+
 def test_a_long_chain_needs_no_stack() -> None:
     length = sys.getrecursionlimit() * 3
     ring = {f"f{n}": (f"f{(n + 1) % length}",) for n in range(length)}

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rglink.callgraph import CallGraph
+from rglink.callgraph import cycles, direct_calls
 from rglink.demangle import demangle, path_of
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
@@ -143,7 +143,7 @@ def check_recursion(module: Module, resolution: Resolution, diags: Diagnostics) 
     """
     text = ModuleText.parse(module.text())
     places = Places(resolution)
-    rings = CallGraph.of(text).cycles()
+    rings = cycles(direct_calls(text))
     for ring in rings:
         _report_ring(ring, places, diags)
     return rings

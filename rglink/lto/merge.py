@@ -35,8 +35,17 @@ def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     _replace_aliases(module, resolution, diags)
     module.internalize(preserved_names(resolution))
     module.run("globaldce", "strip-dead-prototypes")
+    _make_visible(module, preserved_names(resolution))
     # No external name is left but the roots after this line.
     return module
+
+
+def _make_visible(module: Module, names: Collection[str]) -> None:
+    """Drop hidden and protected visibility: every tool after us must see kernels and exported statics."""
+    hidden = sorted(g.name for g in module.globals() if g.visibility != "default" and g.name in names)
+    if hidden:
+        module.set_linkage(hidden, "internal")  # which drops the visibility
+        module.set_linkage(hidden, "external")
 
 
 def _replace_aliases(module: Module, resolution: Resolution, diags: Diagnostics) -> None:
@@ -78,10 +87,11 @@ def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]
         wanted |= extraction.undefined()
     parts = extraction.modules()
     if parts:
-        kept = {g.name for g in module.globals() if not g.is_declaration and g.linkage == "external"}
-        module.link_in(merge_tree(parts))
+        pulled = merge_tree(parts)
+        brought = sorted(g.name for g in pulled.globals() if not g.is_declaration and g.linkage == "external")
+        module.link_in(pulled)
         module.name = _MERGED
-        module.internalize(kept)
+        module.set_linkage(brought, "internal")
         module.run("globaldce", "strip-dead-prototypes")
     return sorted(set(names) & module.undefined_names())
 
@@ -105,12 +115,13 @@ def _pruned(resolution: Resolution, index: int) -> Module:
     }
     if needs_retouching(source.summary) or renamed:
         retouch(module, source.summary, wanted, lost, renamed)
-    module.set_linkage(sorted(lost), "available_externally")
+    if lost:
+        module.set_linkage(sorted(lost), "available_externally")
     kept = {renamed.get(name, name) for name in wanted}
-    # Through `internal`, which drops the visibility: every tool after us must see kernels and exported statics.
-    hidden = sorted(g.name for g in module.globals() if g.visibility != "default" and g.name in kept)
-    module.set_linkage(hidden, "internal")
-    module.set_linkage(sorted(kept), "external")
+    # A walk over all globals costs as much as parsing them: most modules need only the one of `internalize`.
+    other = {renamed.get(s.name, s.name) for s in source.summary.symbols if s.name in wanted and s.binding != "strong"}
+    if other:
+        module.set_linkage(sorted(other), "external")
     module.internalize(kept)
     module.run("globaldce")
     return module

@@ -109,6 +109,7 @@ _BODIES = {
     "__rust_alloc_error_handler": _ALLOC_ERROR,
     "rust_begin_unwind": _PANIC,
 }
+_OWN = {"__rglink_rt_alloc": _ALLOC, "__rglink_rt_dealloc": _DEALLOC}
 # No target-cpu: the code is for every architecture.
 _FRAME = f"""target triple = "{TRIPLE}"
 declare ptr @malloc(i64)
@@ -138,13 +139,12 @@ def define_rust_runtime(module: Module) -> list[str]:
     if not wanted:
         return []
     # `realloc` and `alloc_zeroed` are made of a copy of their own: a crate may define `__rust_alloc` itself.
-    parts = [_FRAME, _named(_ALLOC, "__rglink_rt_alloc"), _named(_DEALLOC, "__rglink_rt_dealloc")]
+    parts = [_FRAME, *(_named(body, name) for name, body in _OWN.items())]
     parts += [_named(_BODIES[plain_name(name)], name) for name in wanted]
-    kept = {found.name for found in module.globals() if not found.is_declaration and found.linkage == "external"}
     title = module.name
     module.link_in(Module.parse_text("".join(parts), "rust runtime"))
     module.name = title
-    module.internalize(kept)
+    module.set_linkage([*wanted, *_OWN], "internal")
     module.run("globaldce", "strip-dead-prototypes")
     return wanted
 

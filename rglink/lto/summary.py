@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from rglink.callgraph import mentioned
 from rglink.ir import Module
 from rglink.irtext import Item, ModuleText, global_names, read_function, read_variable, skip_type
 from rglink.irtypes import layout_of
@@ -32,6 +34,7 @@ _ALIAS_LINKAGE = {
 _NODE = re.compile(r"!(\d+) = (?:distinct )?!\{(.*)\}")
 _KERNEL_PAIR = re.compile(r'!"kernel", i32 1\b')
 _RENAMED_TYPE = re.compile(r'(%(?:"[^"]*?|[-a-zA-Z$._0-9]*?))\.\d+("?)(?![-a-zA-Z$._0-9"])')
+_FUNCTION_LINKAGE = {**_ALIAS_LINKAGE, "extern_weak": "extern_weak"}
 _USED = ("llvm.used", "llvm.compiler.used")
 
 
@@ -155,18 +158,59 @@ def _alias(item: Item) -> Symbol:
 
 
 def _function(item: Item, annotated: frozenset[str]) -> Symbol:
-    function = read_function(item.head)
-    if function.defined:
-        binding = _DEFINED.get(function.linkage, "strong")
+    head = _quick_head(item.head) or _full_head(item.head)
+    if item.kind == "define":
+        binding = _DEFINED.get(head.linkage, "strong")
     else:
-        binding = "extern_weak" if function.linkage == "extern_weak" else "undefined"
-    kernel = function.calling_convention == "ptx_kernel" or item.name in annotated
-    mentioned = (name for line in [item.head, *item.body] for name in global_names(line))
-    align = re.search(r"(?:^| )align (\d+)", function.suffix)
+        binding = "extern_weak" if head.linkage == "extern_weak" else "undefined"
+    section = re.search(r'(?:^| )section "([^"]*)"', head.suffix)
+    align = re.search(r"(?:^| )align (\d+)", head.suffix)
     return Symbol(
-        item.name, "kernel" if kernel else "function", binding, normalized_type(function.type),
-        section=function.section, align=int(align[1]) if align else 0, refs=_others(item.name, mentioned),
+        item.name, "kernel" if head.is_kernel or item.name in annotated else "function", binding,
+        normalized_type(head.type), section=section[1] if section else "", align=int(align[1]) if align else 0,
+        refs=_others(item.name, mentioned(item)),
     )  # fmt: skip
+
+
+class _Head(NamedTuple):
+    """What a summary needs of a function's first line; `linkage` is one of irtext's words."""
+
+    linkage: str
+    is_kernel: bool
+    type: str
+    suffix: str
+
+
+# A head of rustc's: return and parameter types without structs, vectors and address spaces; attributes in one level
+# of parentheses. Anything else is taken apart by `read_function`, which costs ten times as much.
+_QUICK = re.compile(
+    r"""(?:define|declare)\ ((?:[a-z_]+(?:\([^()]*\))?\ )*?)(i\d+|ptr|void|float|double|half|\[\d+\ x\ \w+\])\ @
+        (?:"[^"]*"|[-a-zA-Z$._0-9]+)\(((?:[^()<{"]|\([^()]*\))*)\)([^<{"]*)""",
+    re.VERBOSE,
+)
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
+_QUICK_PARAMETER = re.compile(r"\s*(\[\d+ x \w+\]|\w+|\.\.\.)")
+
+
+def _quick_head(line: str) -> _Head | None:
+    match = _QUICK.match(line)
+    if match is None or "addrspace" in line:
+        return None
+    parameters = _IN_PARENTHESES.sub("", match[3])
+    types = [_QUICK_PARAMETER.match(part) for part in parameters.split(",")] if parameters else []
+    if None in types or "x [" in parameters:
+        return None
+    words = match[1].split()
+    linkage = next((_FUNCTION_LINKAGE[word] for word in words if word in _FUNCTION_LINKAGE), "external")
+    return _Head(
+        linkage, "ptx_kernel" in words, f"{match[2]} ({', '.join(found[1] for found in types if found)})", match[4]
+    )
+
+
+def _full_head(line: str) -> _Head:
+    function = read_function(line)
+    kernel = function.calling_convention == "ptx_kernel"
+    return _Head(function.linkage, kernel, function.type, function.suffix)
 
 
 def _others(own: str, names: Iterator[str]) -> tuple[str, ...]:

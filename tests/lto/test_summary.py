@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rglink.ir import Module
-from rglink.lto.summary import normalized_type, summarize
+from rglink.lto.summary import _full_head, _quick_head, normalized_type, summarize
 from rglink.objfmt.summary import ModuleSummary, Symbol
 from tests.lto.linking import HEAD
 
@@ -121,3 +123,29 @@ def test_a_struct_read_twice_keeps_its_name() -> None:
     assert "%struct.vec.0" in first.text() + second.text()  # LLVM renames the second within one process
     assert summarize(first) == summarize(second)
     assert normalized_type('{ %"a b.12", %c.d.3, %c.1x }') == '{ %"a b", %c.d, %c.1x }'
+
+
+HEADS = [
+    "define noundef float @_RNvCs2_1k3foo(float noundef %x) unnamed_addr #0 {",
+    "define ptx_kernel void @early([2 x i64] %0, ptr noundef %out) unnamed_addr #1 {",
+    "define internal { ptr, i64 } @pair(i64 noundef range(i64 1, -9) %a, { i8, i8 } %b) {",
+    "define weak_odr hidden fastcc i32 @w(ptr sret([24 x i8]) align 8 captures(address, read_provenance) %a) #2 {",
+    'define internal noundef range(i32 0, 9) i32 @"odd name"(ptr addrspace(3) %p) section "s" align 8 {',
+    "declare extern_weak void @maybe()",
+    "declare noalias noundef ptr @alloc(i64 noundef, i64 allocalign noundef range(i64 1, -9)) unnamed_addr #13",
+    "declare i32 @printf(ptr, ...)",
+    "define <4 x float> @vector(<4 x float> %v, [2 x [3 x i8]] %a) {",
+    "define half @half(bfloat %b, %struct.s %s) personality ptr @p {",
+]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_quick_reader_of_heads_agrees_with_the_full_one_or_passes(head: str) -> None:
+    quick, full = _quick_head(head), _full_head(head)
+    assert quick is None or quick._replace(suffix="") == full._replace(suffix="")
+
+
+def test_the_quick_reader_takes_what_rustc_prints() -> None:
+    assert [_quick_head(head) is not None for head in HEADS] == [
+        True, True, False, True, False, True, True, True, False, False,
+    ]  # fmt: skip
