@@ -30,7 +30,8 @@ _FLOAT_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 _FLOATS = {suffix: name for name, suffix in _FLOAT_SUFFIX.items()}
 _CALL_ATTRIBUTES = "nobuiltin nounwind willreturn memory(none)"
 
-# Which lines may hold such an operation; the parser decides.
+# Which lines may hold such an operation: words first, because a program has many lines; the parser decides.
+_WORDS = ("frem ", "i128", "singlethread", "@llvm.")
 _CANDIDATE = re.compile(
     r"\bfrem |\b[su]itofp .*i128|\bfpto[su]i .*i128|syncscope\(\"singlethread\"\)|@llvm\.fpto[su]i\.sat\.[v0-9]*i128"
     rf"|@llvm\.(?:{'|'.join(_MATH)}|powi)\."
@@ -87,7 +88,7 @@ def lower_operations(text: ModuleText) -> frozenset[str]:
     called: dict[str, str] = {}
     number = 0
     for item in text.of_kind("define"):
-        if not any(_CANDIDATE.search(line) for line in item.body):
+        if not any(_is_candidate(line) for line in item.body):
             continue
         number = _lower_function(text, item, number, called)
     named = text.named()
@@ -96,10 +97,14 @@ def lower_operations(text: ModuleText) -> frozenset[str]:
     return frozenset(name for name in called if name not in defined and not name.startswith("llvm."))
 
 
+def _is_candidate(line: str) -> bool:
+    return any(word in line for word in _WORDS) and _CANDIDATE.search(line) is not None
+
+
 def _lower_function(text: ModuleText, item: Item, number: int, called: dict[str, str]) -> int:
     replaced: dict[int, list[str]] = {}
     for instruction in list(instructions(item.body)):
-        if not _CANDIDATE.search(item.body[instruction.index]):
+        if not _is_candidate(item.body[instruction.index]):
             continue
         if instruction.opcode == "fence" and 'syncscope("singlethread")' in instruction.rest:
             # A compiler fence orders this thread's own accesses: nothing for the machine to do.
@@ -185,7 +190,7 @@ def _read_intrinsic(call: Call) -> _Operation | None:
         return None
     # The operand is the last word, or a constant expression or vector, which may hold spaces.
     operands = tuple(_operand(argument) for argument in call.arguments)
-    return _Operation(match[1], _strip_flags(call.return_type), types, operands)
+    return _Operation(match[1], call.return_type, types, operands)
 
 
 def _operand(argument: str) -> str:
@@ -194,10 +199,6 @@ def _operand(argument: str) -> str:
     while match := re.match(r"[a-z_]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))? (?=\S)", rest):
         rest = rest[match.end() :]
     return rest
-
-
-def _strip_flags(return_type: str) -> str:
-    return _FLAGS.sub("", return_type, count=1)
 
 
 def _scalar(kind: str) -> str:
