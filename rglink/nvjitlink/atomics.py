@@ -13,15 +13,15 @@ Mapping: PTX ISA, "atom", and the one that LLVM uses for `cmpxchg` (`NVPTXISelLo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rglink.arch import Arch
 from rglink.diagnostics import InputError
-from rglink.irinst import Instruction, instructions, phi_incoming
-from rglink.irtext import Item, ModuleText, expect_equal, read_function, skip_type, split_commas
+from rglink.irinst import Instruction, instructions
+from rglink.irtext import Item, ModuleText, expect_equal, skip_type, split_commas
+from rglink.nvjitlink.pointers import PointerSpaces
 
-# PTX operation and type of each LLVM operation on each LLVM type. "neg" marks a subtraction: PTX only adds.
+# PTX operation and type of each LLVM operation on each LLVM type. PTX does not subtract: the negated value is added.
 _BITS = {"i32": "b32", "i64": "b64", "float": "b32", "double": "b64", "ptr": "b64"}
 _NATIVE: dict[str, dict[str, str]] = {
     "add": {"i32": "add.u32", "i64": "add.u64"},
@@ -39,24 +39,22 @@ _NATIVE: dict[str, dict[str, str]] = {
     "fadd": {"float": "add.f32", "double": "add.f64", "half": "add.noftz.f16", "bfloat": "add.noftz.bf16"},
 }
 _BFLOAT_ARCH = 90  # first with atom.add.noftz.bf16; f16 has been there since sm_70
-_COMPARES = {"max": "sgt", "min": "slt", "umax": "ugt", "umin": "ult"}
 _CONSTRAINT = {"i32": "r", "i64": "l", "ptr": "l", "float": "f", "double": "d", "i16": "h"}
 _SEMANTICS = {"monotonic": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 # NVPTX usage guide, "Memory scopes".
 _SCOPES = {"": "sys", "device": "gpu", "cluster": "cluster", "block": "cta"}
 _SPACES = {0: "", 1: ".global", 3: ".shared", 7: ".shared::cluster"}
-_LOCAL_SPACE = 5
 
-_RMW = re.compile(r"^(\s*)(?:(%\S+) = )?(?:tail )?atomicrmw ")
+_RMW = re.compile(r"^\s*(?:%\S+ = )?atomicrmw ")
 _OPERATION = re.compile(r"(?:volatile )?([a-z_]+) ")
 _ORDER = re.compile(r'(?: syncscope\("([^"]*)"\))? (monotonic|acquire|release|acq_rel|seq_cst)$')
-_CAST = re.compile(r"addrspacecast \(ptr addrspace\((\d+)\) (.*) to ptr\)$")
-_CONSTANT_GEP = re.compile(r"getelementptr (?:(?:inbounds|nuw|nusw|inrange\([^)]*\)) )*\(")
 _SPACE = re.compile(r"ptr addrspace\((\d+)\)$")
 
 
 @dataclass(frozen=True)
-class _Rmw:
+class AtomicRmw:
+    """An `atomicrmw`, taken apart."""
+
     result: str
     operation: str
     space: int
@@ -90,7 +88,7 @@ def widen_scopes(module: ModuleText, arch: Arch) -> None:
 
 
 def _lower_function(item: Item, arch: Arch) -> int:
-    spaces = _Spaces(item)
+    spaces = PointerSpaces(item)
     seen = sum(1 for line in item.body if _RMW.match(line))
     left = lowered = 0
     body: list[str] = []
@@ -100,7 +98,7 @@ def _lower_function(item: Item, arch: Arch) -> int:
         if instruction is None or instruction.opcode != "atomicrmw":
             body.append(line)
             continue
-        new = _lower(_read(instruction), spaces, arch, lowered)
+        new = _lower(read_rmw(instruction), spaces, arch, lowered)
         if new:
             body += new
             lowered += 1
@@ -112,7 +110,7 @@ def _lower_function(item: Item, arch: Arch) -> int:
     return lowered
 
 
-def _read(instruction: Instruction) -> _Rmw:
+def read_rmw(instruction: Instruction) -> AtomicRmw:
     """Take "add ptr %p, i32 1 syncscope("block") acq_rel, align 4, !dbg !7" apart."""
     target, operand, *suffix = split_commas(instruction.rest)
     operation = _OPERATION.match(target)
@@ -124,7 +122,7 @@ def _read(instruction: Instruction) -> _Rmw:
     space = _SPACE.match(target[pointer:pointer_end])
     value = skip_type(operand, 0)
     debug = next((f", {part}" for part in suffix if part.startswith("!dbg ")), "")
-    return _Rmw(
+    return AtomicRmw(
         instruction.result,
         operation[1],
         int(space[1]) if space else 0,
@@ -137,14 +135,12 @@ def _read(instruction: Instruction) -> _Rmw:
     )
 
 
-def _lower(rmw: _Rmw, spaces: _Spaces, arch: Arch, number: int) -> list[str]:
+def _lower(rmw: AtomicRmw, spaces: PointerSpaces, arch: Arch, number: int) -> list[str]:
     """The lines that replace `rmw`; none when it is left to LLVM."""
     native = _NATIVE.get(rmw.operation, {}).get(rmw.type)
     if native is None or (rmw.type == "bfloat" and arch.number < _BFLOAT_ARCH):
         return []
     space, pointer = spaces.of(rmw.space, rmw.pointer)
-    if space == _LOCAL_SPACE:
-        return [f"  {line}" for line in _unshared(rmw, number)]
     if space not in _SPACES:
         return []
     # One thread's order is part of its block's.
@@ -168,7 +164,7 @@ def _lower(rmw: _Rmw, spaces: _Spaces, arch: Arch, number: int) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _call(rmw: _Rmw, text: str, pointer: str, number: int) -> list[str]:
+def _call(rmw: AtomicRmw, text: str, pointer: str, number: int) -> list[str]:
     """The inline PTX with its operand made ready and its result given back its type."""
     name = f"%rglink.atom.v{number}"
     type_, value, before = rmw.type, rmw.value, []
@@ -187,104 +183,3 @@ def _call(rmw: _Rmw, text: str, pointer: str, number: int) -> list[str]:
     )
     after = [f"{rmw.result} = bitcast i16 {result} to {rmw.type}"] if type_ != rmw.type and rmw.result else []
     return [*before, call, *after]
-
-
-def _unshared(rmw: _Rmw, number: int) -> list[str]:
-    """Load, operation and store: local memory belongs to one thread and has no `atom` (LLVM aborts on `byval`)."""
-    old, new = rmw.result or f"%rglink.atom.r{number}", f"%rglink.atom.v{number}"
-    pointer = f"ptr addrspace({rmw.space}) {rmw.pointer}" if rmw.space else f"ptr {rmw.pointer}"
-    operation = rmw.operation
-    lines = [f"{old} = load {rmw.type}, {pointer}{rmw.debug}"]
-    if operation == "xchg":
-        return [*lines, f"store {rmw.type} {rmw.value}, {pointer}{rmw.debug}"]
-    if operation in _COMPARES:
-        test = f"%rglink.atom.c{number}"
-        lines.append(f"{test} = icmp {_COMPARES[operation]} {rmw.type} {old}, {rmw.value}")
-        lines.append(f"{new} = select i1 {test}, {rmw.type} {old}, {rmw.type} {rmw.value}")
-    elif operation in ("uinc_wrap", "udec_wrap"):
-        return []
-    else:
-        lines.append(f"{new} = {operation} {rmw.type} {old}, {rmw.value}")
-    return [*lines, f"store {rmw.type} {new}, {pointer}{rmw.debug}"]
-
-
-class _Spaces:
-    """Which address space a generic pointer of one function is known to point to.
-
-    Inline PTX hides the pointer from LLVM's own inference, and a generic `atom` is slower; one on local memory is
-    an error of the machine.
-    """
-
-    def __init__(self, item: Item) -> None:
-        function = read_function(item.head)
-        self._made: Mapping[str, Instruction] = {each.result: each for each in instructions(item.body) if each.result}
-        # What a kernel is given points to global memory (CUDA programming guide); `byval` is a local copy.
-        kernel = function.calling_convention == "ptx_kernel"
-        self._parameters = {
-            p.name: _LOCAL_SPACE if "byval" in p.attributes else 1 if kernel else 0
-            for p in function.parameters
-            if p.type == "ptr"
-        }
-
-    def of(self, space: int, pointer: str) -> tuple[int, str]:
-        """The space, and the operand ("ptr addrspace(3) @x") where no new cast is needed ("" otherwise)."""
-        if space != 0:
-            return space, ""
-        cast = _CAST.match(pointer)
-        if cast:
-            return int(cast[1]), f"ptr addrspace({cast[1]}) {cast[2]}"
-        known = self._known(pointer, set())
-        return known or 0, ""
-
-    def _known(self, pointer: str, visited: set[str]) -> int | None:
-        """The one space of all that `pointer` may be; 0 when unknown, None when it is only itself again."""
-        if pointer in visited or pointer in ("null", "undef", "poison"):
-            return None
-        visited.add(pointer)
-        if not pointer.startswith("%"):
-            return _constant_space(pointer)
-        if pointer in self._parameters:
-            return self._parameters[pointer]
-        made = self._made.get(pointer)
-        if made is None:
-            return 0
-        if made.opcode == "alloca":
-            return _LOCAL_SPACE
-        if made.opcode == "addrspacecast":
-            match = re.match(r"ptr addrspace\((\d+)\) ", made.rest)
-            return int(match[1]) if match else 0
-        return self._of_all(_sources(made), visited)
-
-    def _of_all(self, sources: Sequence[str], visited: set[str]) -> int | None:
-        found = {self._known(source, visited) for source in sources} - {None}
-        if len(found) > 1 or not sources:
-            return 0
-        return found.pop() if found else None
-
-
-def _sources(made: Instruction) -> list[str]:
-    """The pointers that an instruction's result is derived from, all of one function."""
-    if made.opcode == "phi":
-        return [value for value, _ in phi_incoming(made)[1]]
-    parts = split_commas(made.rest)
-    if made.opcode == "select":
-        return [part.removeprefix("ptr ") for part in parts[1:3]]
-    if made.opcode == "getelementptr":
-        return [part.removeprefix("ptr ") for part in parts[1:2] if part.startswith("ptr ")]
-    if made.opcode == "freeze":
-        return [part.removeprefix("ptr ") for part in parts[:1]]
-    return []
-
-
-def _constant_space(pointer: str) -> int:
-    """Of a constant expression: a variable in the generic space ends up in global memory."""
-    if pointer.startswith("@"):
-        return 1
-    cast = _CAST.match(pointer)
-    if cast:
-        return int(cast[1])
-    element = _CONSTANT_GEP.match(pointer)
-    if element:
-        parts = split_commas(pointer[element.end() : -1])
-        return _constant_space(parts[1].removeprefix("ptr ")) if len(parts) > 1 else 0
-    return 0

@@ -6,6 +6,7 @@ on some second links of one process: call `link_image` once per supervised child
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from rglink.nvjitlink.libraries import load, no_nul
 
 InputKind = Literal["ptx", "ltoir"]
 _KINDS: dict[InputKind, str] = {"ptx": "PTX", "ltoir": "LTOIR"}
+_ERROR = re.compile(r"\berror\s*:", re.IGNORECASE)
 _SHOWN_LINES = 12
 
 
@@ -35,6 +37,7 @@ def link_image(what: str, inputs: Sequence[JitInput], options: Sequence[str]) ->
         ToolError: nvJitLink failed or wrote an error; places hold its words and the options to repeat the call.
     """
     library = load("nvjitlink")
+    printed_before = len(worker.captured_output())
     try:
         session = library.create(len(options), list(options))
     except library.nvJitLinkError as error:
@@ -46,8 +49,8 @@ def link_image(what: str, inputs: Sequence[JitInput], options: Sequence[str]) ->
         raise _failure(what, str(error), _log(library, session), options) from None
     finally:
         library.destroy(session)
-    printed = worker.captured_output()
-    if "error" in printed.lower():
+    printed = worker.captured_output()[printed_before:]
+    if _ERROR.search(printed):
         raise _failure(what, "reported success but printed an error", printed, options)
     if not image:
         raise _failure(what, "reported success but made nothing", log, options)

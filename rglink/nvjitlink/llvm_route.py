@@ -15,6 +15,7 @@ from rglink.irtext import ModuleText
 from rglink.nvjitlink.atomics import lower_atomics, widen_scopes
 from rglink.nvjitlink.jitlink import JitInput, link_image
 from rglink.nvjitlink.job import CodegenJob, CodegenResult
+from rglink.nvjitlink.local_atomics import make_local_atomics_plain
 
 # LLVM's own layout for nvptx64 (`NVPTXTargetInfo`), for IR that gives none: the generic default aligns i64 to 4.
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -63,10 +64,10 @@ def emit(job: CodegenJob, ptx_version: int) -> str:
     arch = job.target.arch
     module = Module.parse_bitcode(job.bitcode, job.name)
     text = module.text()
-    widen = 'syncscope("cluster")' in text and arch.number < 90
-    if " atomicrmw " in text or widen or "target datalayout" not in text:
+    if any(word in text for word in (" atomicrmw ", " cmpxchg ", "syncscope(")) or "target datalayout" not in text:
         items = ModuleText.parse(text)
         widen_scopes(items, arch)
+        make_local_atomics_plain(items)
         lower_atomics(items, arch)
         layout = "" if "target datalayout" in text else f'target datalayout = "{DATA_LAYOUT}"\n'
         module.replace(layout + items.render())

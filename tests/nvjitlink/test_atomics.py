@@ -12,6 +12,7 @@ from rglink.ir import Module
 from rglink.irtext import ModuleText
 from rglink.nvjitlink.atomics import lower_atomics, widen_scopes
 from rglink.nvjitlink.job import Route
+from rglink.nvjitlink.local_atomics import make_local_atomics_plain
 
 from .support import HEAD, ROUTES, jobs, ptx, run
 
@@ -159,21 +160,66 @@ def test_the_address_space_is_found_through_the_pointers_history() -> None:
     ]
 
 
-def test_local_memory_needs_no_atom() -> None:
+LOCAL_OPERATIONS = (
+    "atomicrmw add ptr %a, i32 %n seq_cst",
+    "atomicrmw sub ptr %a, i32 %n acq_rel, align 4",
+    "atomicrmw and ptr %a, i32 %n acquire",
+    "atomicrmw nand ptr %a, i32 %n release",
+    'atomicrmw xor ptr %a, i32 %n syncscope("block") acq_rel',
+    "atomicrmw xchg ptr %a, i32 %n monotonic",
+    "atomicrmw max ptr %a, i32 %n monotonic",
+    "atomicrmw umin ptr %b, i32 %n monotonic",
+    "atomicrmw uinc_wrap ptr %a, i32 %n monotonic",
+    "atomicrmw fadd ptr %a, float %f monotonic",
+    "atomicrmw add ptr %c, i8 1 monotonic",
+    "cmpxchg ptr %a, i32 %n, i32 7 acq_rel monotonic, align 4",
+    'cmpxchg weak ptr %b, i32 %n, i32 7 syncscope("device") seq_cst seq_cst',
+    "load atomic i32, ptr %a acquire, align 4",
+    'load atomic volatile i32, ptr %b syncscope("device") monotonic, align 4',
+)
+
+
+@pytest.mark.parametrize("operation", LOCAL_OPERATIONS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_local_memory_needs_no_atom(route: Route, operation: str) -> None:
     ir = kernel(
         "%a = alloca i32",
-        "store i32 %n, ptr %a",
-        "%1 = atomicrmw add ptr %a, i32 5 seq_cst",
-        "%2 = atomicrmw umax ptr %b, i32 7 acq_rel",
-        "%3 = atomicrmw xchg ptr %b, i32 %1 acq_rel",
-        "%4 = load i32, ptr %a",
-        "%5 = add i32 %3, %4",
-        "store i32 %5, ptr %p",
-        parameters="ptr %p, i32 %n, ptr byval(i32) %b",
+        "%c = getelementptr i8, ptr %a, i64 1",
+        "store volatile i32 %n, ptr %a",
+        f"%r = {operation}",
+        "%x = load i32, ptr %a",
+        "%y = load i32, ptr %b",
+        "%z = add i32 %x, %y",
+        "store i32 %z, ptr %p",
+        parameters="ptr %p, i32 %n, float %f, ptr byval(i32) %b",
     )
-    for result in run(jobs(ir, "sm_75,sm_90", "llvm")):
-        assert result.ptx is not None
-        assert operations(result.ptx.decode()) == []
+    for result in run(jobs(ir, "compute_75,sm_90", route)):
+        text = result.image.decode() if result.target.kind == "ptx" else (result.ptx or b"").decode()
+        assert operations(text) == []
+
+
+def test_a_local_store_and_the_exchange_keep_their_meaning() -> None:
+    """LLVM folds what is left: nothing but ordinary values."""
+    ir = (
+        HEAD + "define i32 @f() {\n  %a = alloca i32\n  store atomic i32 5, ptr %a release, align 4\n"
+        "  %1 = cmpxchg ptr %a, i32 5, i32 7 acq_rel monotonic, align 4\n"
+        "  %2 = cmpxchg ptr %a, i32 5, i32 9 acq_rel monotonic, align 4\n"
+        "  %3 = atomicrmw nand ptr %a, i32 3 acq_rel\n  %4 = atomicrmw uinc_wrap ptr %a, i32 -5 acq_rel\n"
+        "  %5 = atomicrmw umax ptr %a, i32 16 acq_rel\n"
+        "  %6 = load atomic i32, ptr %a acquire, align 4\n"
+        "  %7 = extractvalue { i32, i1 } %1, 1\n  %8 = extractvalue { i32, i1 } %2, 1\n"
+        "  %9 = zext i1 %7 to i32\n  %10 = zext i1 %8 to i32\n  %11 = mul i32 %9, 1000\n  %12 = mul i32 %10, 2000\n"
+        "  %13 = add i32 %6, %11\n  %14 = add i32 %13, %12\n  %15 = mul i32 %3, 100000\n  %16 = add i32 %14, %15\n"
+        "  ret i32 %16\n}\n"
+    )
+    module = Module.parse_text(ir, "test.ll")
+    text = ModuleText.parse(module.text())
+    assert make_local_atomics_plain(text) == 7
+    module.replace(text.render())
+    module.verify()
+    module.optimize(3)
+    # 7 is exchanged once (1000), read before nand (700000); nand makes -4, which is above -5 and wraps to 0; then 16.
+    assert "ret i32 701016" in module.text()
 
 
 def test_cluster_scope_is_widened_where_there_are_no_clusters() -> None:
