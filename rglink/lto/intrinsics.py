@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from rglink.diagnostics import Diagnostics
-from rglink.irinst import Instruction, instructions
+from rglink.irinst import Instruction, instructions, read_access
 from rglink.irtext import Item, ModuleText, global_names
 from rglink.lto.wording import Wording
 
@@ -52,7 +52,7 @@ _UNKNOWN = "; Unknown intrinsic"
 _WIDE_FLOAT = re.compile(r"\b(?:fp128|x86_fp80|ppc_fp128)\b")
 _FLOAT_OPCODES = frozenset("fadd fsub fmul fdiv frem fcmp fpext fptrunc sitofp uitofp fptosi fptoui atomicrmw".split())
 _BIG_INTEGER = re.compile(r"\bi(\d+)\b")
-_CANDIDATE = re.compile(r"fp128|x86_fp80|(?:[su]itofp|fpto[su]i) .*\bi\d{3}\b")
+_WORDS = ("fp128", "x86_fp80", "tofp ", "fpto", "atomic", "cmpxchg ")
 
 
 def is_allowed(name: str) -> bool:
@@ -74,7 +74,7 @@ def check_operations(text: ModuleText, diags: Diagnostics) -> None:
                 continue
             for name in sorted(set(global_names(line)) & refused.keys()):
                 diags.error("unsupported-intrinsic", f"{name}: {refused[name]}", wording.place(item.name, line))
-        if any(_CANDIDATE.search(line) for line in item.body):
+        if any(word in line for line in item.body for word in _WORDS):
             _check_types(item, wording, diags)
 
 
@@ -103,13 +103,19 @@ def _check_types(item: Item, wording: Wording, diags: Diagnostics) -> None:
 
 
 def _objection(instruction: Instruction) -> str:
-    if instruction.opcode not in _FLOAT_OPCODES:
-        return ""
-    wide = _WIDE_FLOAT.search(instruction.rest)
+    opcode, rest = instruction.opcode, instruction.rest
+    wide = _WIDE_FLOAT.search(rest) if opcode in _FLOAT_OPCODES else None
     if wide:
         return f"{wide[0]} arithmetic does not exist on NVIDIA GPUs"
-    if instruction.opcode in ("sitofp", "uitofp", "fptosi", "fptoui"):
-        widths = [int(match[1]) for match in _BIG_INTEGER.finditer(instruction.rest)]
+    if opcode in ("sitofp", "uitofp", "fptosi", "fptoui"):
+        widths = [int(match[1]) for match in _BIG_INTEGER.finditer(rest)]
         if max(widths, default=0) > 64:
             return f"a conversion between a float and a {max(widths)}-bit integer has no code on NVIDIA GPUs"
+    if opcode in ("atomicrmw", "cmpxchg") or rest.startswith("atomic "):
+        if 'syncscope("singlethread")' in rest:
+            return "an atomic access of one thread has no code on NVIDIA GPUs: use a plain one and a compiler fence"
+        access = read_access(instruction)
+        width = _BIG_INTEGER.fullmatch(access.value_type) if access else None
+        if width and int(width[1]) > 64:
+            return f"a {width[1]}-bit atomic access has no code that every supported GPU can run"
     return ""

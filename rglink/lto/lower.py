@@ -196,7 +196,7 @@ def _read_intrinsic(call: Call) -> _Operation | None:
 def _operand(argument: str) -> str:
     """The value of a printed argument: "float noundef %x" gives "%x"."""
     rest = argument[skip_type(argument, 0) :].strip()
-    while match := re.match(r"[a-z_]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))? (?=\S)", rest):
+    while match := re.match(r"[a-z_]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))? (?=[^\s(])", rest):
         rest = rest[match.end() :]
     return rest
 

@@ -220,6 +220,8 @@ def test_an_unused_declaration_is_no_error() -> None:
     assert check("declare float @llvm.exp10.f32(float)\ndefine void @f() {\n  ret void\n}\n") == []
 
 
+TOO_WIDE = "a 128-bit atomic access has no code that every supported GPU can run"
+ONE_THREAD = "an atomic access of one thread has no code on NVIDIA GPUs: use a plain one and a compiler fence"
 NO_CODE = "a conversion between a float and a {}-bit integer has no code on NVIDIA GPUs"
 
 
@@ -230,6 +232,9 @@ NO_CODE = "a conversion between a float and a {}-bit integer has no code on NVID
         ("%r = fpext float %f to fp128", "fpext: fp128 arithmetic does not exist on NVIDIA GPUs"),
         ("%r = sitofp i128 %i to bfloat", f"sitofp: {NO_CODE.format(128)}"),
         ("%r = fptoui double %d to i100", f"fptoui: {NO_CODE.format(100)}"),
+        ("%r = cmpxchg ptr null, i128 %i, i128 %i seq_cst seq_cst", f"cmpxchg: {TOO_WIDE}"),
+        ("store atomic i128 %i, ptr null seq_cst, align 16", f"store: {TOO_WIDE}"),
+        ('%r = load atomic i32, ptr null syncscope("singlethread") seq_cst, align 4', f"load: {ONE_THREAD}"),
     ],
 )
 def test_operations_on_types_that_end_the_code_generator(code: str, message: str) -> None:
