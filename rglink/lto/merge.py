@@ -13,9 +13,11 @@ from rglink.diagnostics import Diagnostics
 from rglink.ir import TRIPLE, Module
 from rglink.irtext import ModuleText
 from rglink.lto.aliases import replace_aliases
+from rglink.lto.driver import DRIVER_FUNCTIONS
 from rglink.lto.extract import Extraction
 from rglink.lto.resolve import Resolution
 from rglink.lto.retouch import needs_retouching, nullify, retouch
+from rglink.lto.rust_runtime import define_rust_runtime
 from rglink.lto.sources import Inputs, parse_source
 
 _MERGED = "merged program"
@@ -23,6 +25,8 @@ _MERGED = "merged program"
 
 def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     """One module that holds the kernels, the exported variables and what these need; everything else is local.
+
+    Reports `global-constructor`, and what `aliases.replace_aliases` reports.
 
     Raises:
         InputError: a module is damaged, or LLVM's linker refuses a pair.
@@ -36,8 +40,18 @@ def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     module.internalize(preserved_names(resolution))
     module.run("globaldce", "strip-dead-prototypes")
     _make_visible(module, preserved_names(resolution))
+    _refuse_constructors(module, diags)
     # No external name is left but the roots after this line.
     return module
+
+
+def _refuse_constructors(module: Module, diags: Diagnostics) -> None:
+    if any(found.name in ("llvm.global_ctors", "llvm.global_dtors") for found in module.globals()):
+        diags.error(
+            "global-constructor",
+            "the program has functions that must run before its kernels, and nothing on a GPU runs them",
+            cure="initialise device statics with constants, or from a kernel",
+        )
 
 
 def _make_visible(module: Module, names: Collection[str]) -> None:
@@ -76,11 +90,13 @@ def merge_tree(modules: Sequence[Module]) -> Module:
 def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]:
     """Define undefined `names` (builtins that lowering asks for) from the lazy archives, and all they need.
 
-    What comes is local. Returns the names, sorted, that are still undefined because no archive has them.
+    What comes is local, rustc's runtime for it included. Returns, sorted, those of `names` that no archive has and
+    whatever else the newcomers leave undefined.
 
     Raises:
         InputError: a member is damaged.
     """
+    before = module.undefined_names()
     extraction = Extraction(inputs.archives)
     wanted = set(names)
     while extraction.ask(sorted(wanted)):
@@ -93,7 +109,9 @@ def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]
         module.name = _MERGED
         module.set_linkage(brought, "internal")
         module.run("globaldce", "strip-dead-prototypes")
-    return sorted(set(names) & module.undefined_names())
+        define_rust_runtime(module)
+    after = module.undefined_names() - DRIVER_FUNCTIONS.keys()
+    return sorted(after & set(names) | after - before)
 
 
 def _pruned(resolution: Resolution, index: int) -> Module:

@@ -14,10 +14,10 @@ from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
 from rglink.irinst import Call, instructions, read_call
 from rglink.irtext import Item, ModuleText
+from rglink.lto.driver import DRIVER_FUNCTIONS
 from rglink.lto.resolve import Definition, Resolution
 from rglink.lto.sources import Source, describe, parse_source
 from rglink.lto.summary import value_size
-from rglink.lto.undefined import DRIVER_FUNCTIONS
 from rglink.lto.wording import Wording
 from rglink.objfmt.summary import Symbol
 

@@ -105,7 +105,7 @@ def find_kernels(inputs: Inputs) -> tuple[Kernel, ...]:
     for (index, name), (source, _) in sorted(
         found.items(), key=lambda e: (e[0][1], -1 if e[0][0] is None else e[0][0])
     ):
-        export = _ILLEGAL.sub("_", name)
+        export = _ILLEGAL.sub("_", f"kernel_{name}" if name[:1].isdigit() else name)
         if index is not None or export != name:
             export = _unique(export, source, taken)
             taken.add(export)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rglink.demangle import crate_of
-from rglink.ir import Module
+from rglink.ir import DATA_LAYOUT, Module
 from rglink.lto.summary import summarize
 from rglink.objfmt.archive import Member
 from rglink.objfmt.input_file import InputFile
@@ -99,11 +99,15 @@ def parse_source(form: Form, data: bytes | memoryview, name: str) -> Module:
     """Parse one module.
 
     Raises:
-        InputError: LLVM refuses it.
+        InputError: LLVM refuses it, or it is text in no known encoding.
     """
     if form == "bitcode":
         return Module.parse_bitcode(data, name)
-    return Module.parse_text(bytes(data).decode("utf-8", "surrogateescape"), name)
+    text = bytes(data).decode("utf-8", "surrogateescape")
+    if not re.search(r"^\s*target datalayout", text, re.MULTILINE):
+        # Without one LLVM fills in alignments of its own. In front of the first line, so that errors name the right one.
+        text = f'target datalayout = "{DATA_LAYOUT}" {text}'
+    return Module.parse_text(text, name)
 
 
 def source_from_module(module: Module, file: str, crate: str = "", member: str = "") -> Source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from rglink.callgraph import mentioned
@@ -59,7 +60,10 @@ def summarize_text(text: ModuleText, protected: bool | None = None) -> ModuleSum
         if item.name in _USED:
             used += global_names(item.head.split(" = ", 1)[1])
         elif not item.name.startswith("llvm."):
-            symbols.append(_symbol(item, annotated))
+            symbol = _symbol(item, annotated)
+            # A global without a name (`@0`) cannot be linked to, whatever its linkage says.
+            unnamed = item.name.isdigit() and f"@{item.name}" in item.head and symbol.is_definition
+            symbols.append(replace(symbol, binding="internal") if unnamed else symbol)
     symbols.sort(key=lambda symbol: symbol.name)
     return ModuleSummary(triple_of(text), ident_of(text), protected, tuple(symbols), tuple(sorted(set(used))))
 
@@ -194,7 +198,7 @@ _QUICK_PARAMETER = re.compile(r"\s*(\[\d+ x \w+\]|\w+|\.\.\.)")
 
 def _quick_head(line: str) -> _Head | None:
     match = _QUICK.match(line)
-    if match is None or "addrspace" in line:
+    if match is None or "addrspace" in line or "target(" in line:
         return None
     parameters = _IN_PARENTHESES.sub("", match[3])
     types = [_QUICK_PARAMETER.match(part) for part in parameters.split(",")] if parameters else []

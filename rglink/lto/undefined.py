@@ -11,20 +11,13 @@ from rglink.demangle import crate_of, demangle, path_of
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
 from rglink.irtext import ModuleText, global_names
+from rglink.lto.driver import DRIVER_FUNCTIONS
 from rglink.lto.merge import preserved_names
 from rglink.lto.places import Places
 from rglink.lto.resolve import Resolution
 from rglink.lto.sources import Inputs
 from rglink.lto.wording import Wording
 
-# The driver resolves these in any cubin (CUDA C++ Programming Guide, "Formatted Output", "Dynamic Global Memory
-# Allocation", "Assertion"). Types are the definitions', for comparison with declarations.
-DRIVER_FUNCTIONS = {
-    "vprintf": "i32 (ptr, ptr)",
-    "malloc": "ptr (i64)",
-    "free": "void (ptr)",
-    "__assertfail": "void (ptr, ptr, i32, ptr, i64)",
-}
 HOOK_PREFIX = "__rglink_"
 _LIBC = frozenset({"memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"})
 _DEVICE_RUNTIME = re.compile(r"cuda[A-Z]\w*|__cudaCDP\w*|__cudaLaunch\w*|cnpv2\w*")

@@ -156,3 +156,9 @@ def test_damaged_ir_is_one_error_and_the_rest_is_read() -> None:
 )  # fmt: skip
 def test_crates_of_files(path: str, crate: str) -> None:
     assert crate_of_file(path) == crate
+
+
+def test_textual_ir_in_another_encoding() -> None:
+    file = InputFile("k.ll", InputKind.TEXTUAL_IR, memoryview(KERNEL.encode() + b"; caf\xe9\n"))
+    _, messages = loaded(file)
+    assert messages == [f"rglink: error: k.ll: textual IR is not UTF-8 at byte {len(KERNEL) + 5} [bad-ir]"]

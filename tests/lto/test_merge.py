@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rglink.irtext import ModuleText
 from rglink.lto.merge import pull_in
-from tests.lto.linking import archive, ll, merged, rendered
+from tests.lto.linking import archive, lines, ll, merged, rendered
 
 FOO = "_RNvCs2_3dep3foo"
 
@@ -131,6 +131,23 @@ def test_builtins_are_pulled_in_later(tmp_path: Path) -> None:
     assert outcome.defined() == {"k": "external", "fmodf": "internal", "helper": "internal"}
 
 
+def test_newcomers_get_rustcs_runtime_and_what_they_lack_is_told(tmp_path: Path) -> None:
+    panics = "_RNvCsfgHYwM92fyn_7___rustc17rust_begin_unwind"
+    member = f"""
+        declare void @{panics}(ptr)
+        declare void @lacking()
+        define void @builtin(ptr %p) {{ call void @{panics}(ptr %p) ret void }}
+        define void @other(ptr %p) {{ call void @lacking() ret void }}
+    """
+    lazy = archive(tmp_path, "libcompiler_builtins.rlib", {"a.o": member}, metadata=True)
+    user = "declare void @{0}(ptr)\ndefine ptx_kernel void @k(ptr %p) {{ call void @{0}(ptr %p) ret void }}"
+    inputs = merged(ll("k.ll", "define ptx_kernel void @k() { ret void }"), lazy).inputs
+    good = merged(ll("k.ll", user.format("builtin")))
+    assert pull_in(good.module, inputs, ["builtin"]) == []
+    assert good.defined()[panics] == "internal"
+    assert pull_in(merged(ll("k.ll", user.format("other"))).module, inputs, ["other"]) == ["lacking"]
+
+
 def test_what_no_archive_has_is_told(tmp_path: Path) -> None:
     outcome = merged(ll("k.ll", "declare void @nobody()\ndefine ptx_kernel void @k() { call void @nobody() ret void }"))
     assert pull_in(outcome.module, outcome.inputs, ["nobody"]) == ["nobody"]
@@ -156,3 +173,32 @@ def test_weak_references_that_nobody_defines_are_null() -> None:
     assert outcome.module.undefined_names() == set()
     there = merged(ll("a.ll", text), ll("b.ll", "@there = global i32 7"))
     assert "store ptr @there" in there.module.text()
+
+
+def test_constructors_are_refused() -> None:
+    text = """
+        @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 1, ptr @c, ptr null }]
+        define internal void @c() { ret void }
+        define ptx_kernel void @k() { ret void }
+    """
+    assert rendered(merged(ll("a.ll", text)).diags) == [
+        lines(
+            "rglink: error: the program has functions that must run before its kernels, and nothing on a GPU runs them"
+            " [global-constructor]",
+            ">>> help: initialise device statics with constants, or from a kernel",
+        )
+    ]
+
+
+def test_globals_without_names_are_local() -> None:
+    text = """
+        @0 = constant i32 {0}
+        define void @1(ptr %p) {{ %v = load i32, ptr @0 store i32 %v, ptr %p ret void }}
+        define ptx_kernel void @k{0}(ptr %p) {{ call void @1(ptr %p) ret void }}
+        define ptx_kernel void @2() {{ ret void }}
+    """
+    outcome = merged(ll("a.ll", text.format(1)), ll("b.ll", text.format(2)))
+    assert rendered(outcome.diags) == []
+    outcome.module.verify()
+    external = sorted(name for name, linkage in outcome.defined().items() if linkage == "external")
+    assert external == ["k1", "k2", "kernel_2", "kernel_2_b"]
