@@ -38,9 +38,9 @@ _REDUCTION = re.compile(r"llvm\.nvvm\.barrier\.cta\.red\.(?:popc|and|or)\.(?:ali
 _ASM_BARRIER = re.compile(
     r"(?<![\w.$%@])(?:bar(?:\.cta)?\.(?:sync|arrive|red)|barrier(?:\.cta|\.cluster)?\.(?:sync|arrive|red|wait))\b"
 )
-_ASM_EXIT = re.compile(r"(?<![\w.$%])exit\b")
 _MAY_HOLD_BARRIER = re.compile(r"barrier\.|bar\.(?:cta\.)?(?:sync|arrive|red)")
-_MAY_EXIT = re.compile(r"@llvm\.nvvm\.exit\(|\basm [^\"]*\"[^\"]*exit\b")
+# In asm text a `ret` leaves the kernel as `exit` does.
+_MAY_EXIT = re.compile(r"@llvm\.nvvm\.exit\(|\basm [^\"]*\"[^\"]*(?:exit|ret)\b")
 
 # Special registers with one value in a block (PTX ISA, "Special Registers"); a block lies in one cluster.
 _UNIFORM_REGISTER = re.compile(

@@ -210,6 +210,16 @@ all:
   {SYNC}ret void""",
         "a thread may end itself by `exit`",
     ),
+    "after asm that may end a thread": (
+        f"""  {TID}%c = icmp eq i32 %t, 0
+  br i1 %c, label %one, label %all
+one:
+  call void asm sideeffect "{{\\0Aexit;}}", ""()
+  br label %all
+all:
+  {SYNC}ret void""",
+        "a thread may end itself by `exit`",
+    ),
     "under a value that may be anything": (
         f"""  %c = freeze i1 poison
   br i1 %c, label %some, label %done
