@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rglink.demangle import crate_of
+from rglink.diagnostics import InputError
 from rglink.ir import DATA_LAYOUT, Module
 from rglink.lto.summary import summarize
 from rglink.objfmt.archive import Member
@@ -103,9 +104,12 @@ def parse_source(form: Form, data: bytes | memoryview, name: str) -> Module:
     """
     if form == "bitcode":
         return Module.parse_bitcode(data, name)
-    text = bytes(data).decode("utf-8", "surrogateescape")
+    try:
+        text = bytes(data).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: textual IR is not UTF-8 at byte {error.start}", slug="bad-ir") from None
     if not re.search(r"^\s*target datalayout", text, re.MULTILINE):
-        # Without one LLVM fills in alignments of its own. In front of the first line, so that errors name the right one.
+        # LLVM would fill in alignments of its own. In the first line, so that errors count lines as the file does.
         text = f'target datalayout = "{DATA_LAYOUT}" {text}'
     return Module.parse_text(text, name)
 

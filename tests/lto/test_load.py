@@ -13,7 +13,7 @@ from rglink.lto import load
 from rglink.lto.load import load_sources
 from rglink.lto.sources import Inputs, crate_of_file
 from rglink.lto.summary import summarize
-from rglink.objfmt.input_file import InputFile, recognise
+from rglink.objfmt.input_file import InputFile, InputKind, recognise
 from rglink.objfmt.rgo import Producer, Rgo, write_rgo
 from tests.lto.linking import archive, bc, bitcode, lines, ll, rendered
 
