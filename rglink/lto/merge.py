@@ -39,27 +39,24 @@ def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
     _replace_aliases(module, resolution, diags)
     module.internalize(preserved_names(resolution))
     module.run("globaldce", "strip-dead-prototypes")
-    _make_visible(module, preserved_names(resolution))
-    _refuse_constructors(module, diags)
+    _finish_roots(module, preserved_names(resolution), diags)
     # No external name is left but the roots after this line.
     return module
 
 
-def _refuse_constructors(module: Module, diags: Diagnostics) -> None:
-    if any(found.name in ("llvm.global_ctors", "llvm.global_dtors") for found in module.globals()):
+def _finish_roots(module: Module, names: Collection[str], diags: Diagnostics) -> None:
+    """Drop hidden and protected visibility, so that every tool after us sees kernels and exported statics."""
+    found = list(module.globals())
+    hidden = sorted(g.name for g in found if g.visibility != "default" and g.name in names)
+    if hidden:
+        module.set_linkage(hidden, "internal")  # which drops the visibility
+        module.set_linkage(hidden, "external")
+    if any(g.name in ("llvm.global_ctors", "llvm.global_dtors") for g in found):
         diags.error(
             "global-constructor",
             "the program has functions that must run before its kernels, and nothing on a GPU runs them",
             cure="initialise device statics with constants, or from a kernel",
         )
-
-
-def _make_visible(module: Module, names: Collection[str]) -> None:
-    """Drop hidden and protected visibility: every tool after us must see kernels and exported statics."""
-    hidden = sorted(g.name for g in module.globals() if g.visibility != "default" and g.name in names)
-    if hidden:
-        module.set_linkage(hidden, "internal")  # which drops the visibility
-        module.set_linkage(hidden, "external")
 
 
 def _replace_aliases(module: Module, resolution: Resolution, diags: Diagnostics) -> None:

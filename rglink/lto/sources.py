@@ -12,7 +12,6 @@ from typing import Literal
 from rglink.demangle import crate_of
 from rglink.diagnostics import InputError
 from rglink.ir import DATA_LAYOUT, Module
-from rglink.lto.summary import summarize
 from rglink.objfmt.archive import Member
 from rglink.objfmt.input_file import InputFile
 from rglink.objfmt.summary import ModuleSummary
@@ -112,12 +111,6 @@ def parse_source(form: Form, data: bytes | memoryview, name: str) -> Module:
         # LLVM would fill in alignments of its own. In the first line, so that errors count lines as the file does.
         text = f'target datalayout = "{DATA_LAYOUT}" {text}'
     return Module.parse_text(text, name)
-
-
-def source_from_module(module: Module, file: str, crate: str = "", member: str = "") -> Source:
-    """A source for a module in memory (what `rgcc` has just made, or a test)."""
-    data = module.bitcode()
-    return Source(file, member, crate or crate_of_file(file), "bitcode", data, digest_of(data), summarize(module))
 
 
 def crate_of_file(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +81,3 @@ def rendered(diags: Diagnostics) -> list[str]:
 
 def lines(*parts: str) -> str:
     return "\n".join(parts)
-
-
-def names(items: Sequence[object]) -> list[str]:
-    return [str(getattr(item, "name", item)) for item in items]
