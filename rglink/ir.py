@@ -15,6 +15,8 @@ from rglink.diagnostics import InputError, ToolError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LLVM_MAJOR = 22
+# LLVM's layout for the target (`NVPTXTargetInfo`), which rustc writes too.
+DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
 Pass = Literal["always-inline", "sroa", "globaldce", "instcombine", "simplifycfg", "strip-dead-prototypes", "verify"]
 

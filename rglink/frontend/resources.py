@@ -11,17 +11,22 @@ from rglink.objfmt.cubin import Cubin, CubinKernel
 
 _COLUMNS = ("kernel", "arch", "registers", "shared", "constant", "stack", "spills", "code")
 
+_UNKNOWN_STACK = 0xFFFFFFFF  # ptxas' word for it
+
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """One kernel on one architecture; sizes in bytes, `spills` counts spill instructions."""
+    """One kernel on one architecture; sizes in bytes, `spills` counts spill instructions.
+
+    `stack` is None when it cannot be known: recursion, or calls through pointers.
+    """
 
     kernel: str
     arch: str
     registers: int
     shared: int
     constant: int
-    stack: int
+    stack: int | None
     spills: int
     code: int
 
@@ -35,7 +40,7 @@ def resource_rows(cubins: Sequence[tuple[str, Cubin]]) -> list[ResourceRow]:
 
 def _row(arch: str, kernel: CubinKernel) -> ResourceRow:
     # min_stack covers the deepest chain of calls; the frame alone is what a kernel without calls needs.
-    stack = max(kernel.frame, kernel.min_stack)
+    stack = None if kernel.min_stack == _UNKNOWN_STACK else max(kernel.frame, kernel.min_stack)
     return ResourceRow(
         kernel.name, arch, kernel.registers, kernel.shared, kernel.constant, stack, kernel.spills, kernel.code
     )
@@ -49,7 +54,7 @@ def render_table(rows: Sequence[ResourceRow]) -> str:
         name = "" if row.kernel == previous else demangle(row.kernel)
         previous = row.kernel
         numbers = (row.registers, row.shared, row.constant, row.stack, row.spills, row.code)
-        lines.append((name, row.arch, *(str(number) for number in numbers)))
+        lines.append((name, row.arch, *("unknown" if number is None else str(number) for number in numbers)))
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     return "\n".join(
         "  ".join(

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 
 from rglink.arch import Arch
 from rglink.diagnostics import ToolError
-from rglink.ir import Module
+from rglink.ir import DATA_LAYOUT, Module
 from rglink.irtext import ModuleText
 from rglink.nvjitlink.atomics import lower_atomics, widen_scopes
 from rglink.nvjitlink.jitlink import JitInput, link_image
 from rglink.nvjitlink.job import CodegenJob, CodegenResult
 from rglink.nvjitlink.local_atomics import make_local_atomics_plain
 
-# LLVM's own layout for nvptx64 (`NVPTXTargetInfo`), for IR that gives none: the generic default aligns i64 to 4.
-DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 # PTX versions (times 10) to climb when the lowest of an architecture lacks what a program uses.
 _PTX_STEPS = (70, 78, 80, 83, 86, 87, 88, 90)
 _LINE_TABLES_PTX = 70  # below it: "Defining labels in .section requires PTX ISA 7.0"

@@ -1,5 +1,5 @@
 ; A recursive device function links, with one warning per ring.
-; RUN: rglink a.ll -o app.fatbin --arch sm_75
+; RUN: rglink a.ll -o app.fatbin --arch sm_75 --print-resources
 ; RUN(1): rglink a.ll -o app.fatbin --arch sm_75 --deny=recursive-function
 
 ; CHECK: rglink: warning: recursive functions: even, odd; their stack size is unknown [recursive-function]
