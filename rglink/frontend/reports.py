@@ -29,7 +29,7 @@ def render_reports(
     parts += ["\n".join(why_live(linked.resolution, symbol, diags)) + "\n" for symbol in options.why_live]
     diags.checkpoint()
     if options.print_barriers:
-        parts += [f"{decision}\n" for decision in linked.final.barriers]
+        parts.append(render_barriers(linked))
     if options.print_resources:
         rows = resource_rows(
             [
@@ -46,6 +46,18 @@ def render_reports(
     if options.time_trace:
         files.append(OutputFile(options.time_trace, trace.chrome_trace().encode()))
     return "".join(parts), files
+
+
+def render_barriers(linked: Linked) -> str:
+    """`--print-barriers`: the form that each barrier of the program got, and why."""
+    original = {new: old for old, new in linked.final.names.items()}
+    lines = []
+    for decision in linked.final.barriers:
+        function = demangle(original.get(decision.function, decision.function))
+        where = f" ({decision.line})" if decision.line else ""
+        form = "aligned" if decision.aligned else "unaligned"
+        lines.append(f"{function}: barrier {decision.number}{where}: {form}: {decision.reason}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_map(linked: Linked) -> str:
