@@ -135,7 +135,8 @@ def _exported_variables(inputs: Inputs, exports: tuple[str, ...] | None) -> tupl
         for symbol in source.summary.symbols
         if symbol.kind == "variable" and symbol.is_definition and symbol.binding != "internal"
     )
-    wanted = set(exports) if exports is not None else None
+    # rustc lists exports for a cdylib only: none at all says nothing about a `bin`.
+    wanted = set(exports) if exports else None
     return tuple(
         sorted(
             {

@@ -82,6 +82,7 @@ define void @device_function() { ret void }
 
 def test_statics_by_hand_and_by_rustc() -> None:
     assert chosen(ll("a.ll", STATICS))[0].variables == ("COEF", "TABLE", "WRITTEN")
+    assert chosen(ll("a.ll", STATICS), request=RootRequest(exports=()))[0].variables == ("COEF", "TABLE", "WRITTEN")
     asked = RootRequest(exports=("k", "device_function", "TABLE", "_RNvCs2_1a5INNER", "gone", "TILE"))
     assert chosen(ll("a.ll", STATICS), request=asked)[0].variables == ("TABLE", "_RNvCs2_1a5INNER")
 
