@@ -10,8 +10,8 @@ architectures from them, in turn, each in a folder of its own:
 - the fixed order: internalized and pruned first, then optimized and pruned again.
 
 The last two end in an `llc` and a `ptxas` for each architecture, as many at once as there are cores, and in
-`fatbinary`. All three images must hold the same kernels. What rustc's linker does not do at all (its default
-target sm_30, one architecture in a run) is left out of its account.
+`fatbinary`. Their images must hold all of rglink's kernels (rglink folds equal instances). What rustc's own
+linker lacks altogether, more than one architecture in a run, is given to it for nothing: it optimizes once.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def compare(inputs: Inputs, runs: int) -> None:
                 times[name].append(timed(link, folders[name]))
         for name, folder in folders.items():
             for architecture, found in kernels_in(folder / "app.fatbin").items():
-                if found != kernels:
+                if not set(found) >= set(kernels):
                     raise SystemExit(f"{name}, sm_{architecture}: {found}, where rglink has {kernels}")
         print_table(times, inputs, len(kernels))
 
