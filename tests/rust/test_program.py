@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
+import shutil
+import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +15,14 @@ import pytest
 from rglink.demangle import path_of
 from rglink.diagnostics import Diagnostics
 from rglink.frontend.sysroot import Sysroot
+from rglink.ir import Module
 from rglink.lto.gc import gc_report
 from rglink.lto.load import load_sources
 from rglink.lto.merge import merge_modules
 from rglink.lto.mismatch import check_mismatches
 from rglink.lto.resolve import resolve_symbols
 from rglink.lto.roots import RootRequest, choose_roots
-from rglink.lto.rust_runtime import define_rust_runtime
+from rglink.lto.rust_runtime import define_rust_runtime, plain_name
 from rglink.lto.undefined import check_undefined
 from rglink.objfmt.input_file import open_input
 from tests.lto.linking import Outcome, lines, rendered
@@ -86,6 +91,30 @@ def test_one_program_from_three_crates(crates: list[Path], sysroot: Sysroot) -> 
 
 def test_the_order_of_the_inputs_does_not_show(crates: list[Path], sysroot: Sysroot) -> None:
     assert len({program(list(order), sysroot).module.bitcode() for order in itertools.permutations(crates)}) == 1
+
+
+@pytest.mark.skipif(shutil.which("llvm-link-22") is None, reason="llvm-link-22 (package llvm-22) is missing")
+def test_llvms_linker_keeps_the_same_definitions(crates: list[Path], sysroot: Sysroot, tmp_path: Path) -> None:
+    # rustc makes instances of generic kernels local, so that LLVM's linker would drop them.
+    outcome = program(crates, sysroot, RootRequest(drop=("dep::scale",)))
+    modules = [(source.name, source.data) for source in outcome.inputs.sources]
+    modules += [(m.name, m.data) for archive in outcome.inputs.archives for m in archive.members]
+    files: list[str] = []
+    for number, (_, data) in enumerate(modules):
+        files.append(f"m{number}.bc")
+        (tmp_path / files[-1]).write_bytes(data)
+    roots = ",".join([*(k.export for k in outcome.resolution.roots.kernels), *outcome.resolution.roots.variables])
+    subprocess.run(["llvm-link-22", "-o", "all.bc", *files], cwd=tmp_path, check=True, capture_output=True)
+    passes = ["-passes=internalize,globaldce", f"-internalize-public-api-list={roots}"]
+    subprocess.run(["opt-22", *passes, "all.bc", "-o", "live.bc"], cwd=tmp_path, check=True)
+    theirs = Module.parse_bitcode((tmp_path / "live.bc").read_bytes(), "live.bc")
+
+    def definitions(module: Module) -> Counter[str]:
+        """Readable names: the linkers number colliding local names differently. Our runtime is not in theirs."""
+        names = (g.name for g in module.globals() if not g.is_declaration and not plain_name(g.name))
+        return Counter(re.sub(r"\.?\d+$", "", path_of(name)) for name in names)
+
+    assert definitions(outcome.module) == definitions(theirs)
 
 
 def test_kernels_are_chosen_by_path(crates: list[Path], sysroot: Sysroot) -> None:
