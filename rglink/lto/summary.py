@@ -1,9 +1,13 @@
-"""Make a `ModuleSummary` from IR: what each global is, and which globals its definition refers to."""
+"""Make a `ModuleSummary` from IR: what each global is, and which globals its definition refers to.
+
+A kernel is what has the `ptx_kernel` convention. LLVM gives it to the functions that `!nvvm.annotations` of foreign IR
+calls kernels as it reads a module (`UpgradeNVVMAnnotations` in AutoUpgrade.cpp).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,7 +37,6 @@ _ALIAS_LINKAGE = {
     "available_externally": "available_externally",
 }
 _NODE = re.compile(r"!(\d+) = (?:distinct )?!\{(.*)\}")
-_KERNEL_PAIR = re.compile(r'!"kernel", i32 1\b')
 _RENAMED_TYPE = re.compile(r'(%(?:"[^"]*?|[-a-zA-Z$._0-9]*?))\.\d+("?)(?![-a-zA-Z$._0-9"])')
 _FUNCTION_LINKAGE = {**_ALIAS_LINKAGE, "extern_weak": "extern_weak"}
 _USED = ("llvm.used", "llvm.compiler.used")
@@ -53,14 +56,13 @@ def summarize(module: Module, protected: bool | None = None) -> ModuleSummary:
 
 def summarize_text(text: ModuleText, protected: bool | None = None) -> ModuleSummary:
     """As `summarize`, for a module already printed."""
-    annotated = annotated_kernels(text)
     symbols: list[Symbol] = []
     used: list[str] = []
     for item in text.of_kind("variable", "alias", "define", "declare"):
         if item.name in _USED:
             used += global_names(item.head.split(" = ", 1)[1])
         elif not item.name.startswith("llvm."):
-            symbol = _symbol(item, annotated)
+            symbol = _symbol(item)
             # A global without a name (`@0`) cannot be linked to, whatever its linkage says.
             unnamed = item.name.isdigit() and f"@{item.name}" in item.head and symbol.is_definition
             symbols.append(replace(symbol, binding="internal") if unnamed else symbol)
@@ -87,16 +89,6 @@ def ident_of(text: ModuleText) -> str:
     return "; ".join(found)
 
 
-def annotated_kernels(text: ModuleText) -> frozenset[str]:
-    """Functions that `!nvvm.annotations` calls kernels (NVVM IR specification, "Annotations")."""
-    references = set(_named_metadata(text, "nvvm.annotations"))
-    if not references:
-        return frozenset()
-    nodes = _nodes(text)
-    entries = (nodes.get(reference, "") for reference in references)
-    return frozenset(name for entry in entries if _KERNEL_PAIR.search(entry) for name in _first(global_names(entry)))
-
-
 def normalized_type(text: str) -> str:
     """A type without the `.N` that LLVM appends to a named struct read a second time."""
     return _RENAMED_TYPE.sub(r"\1\2", text) if "%" in text else text
@@ -108,11 +100,6 @@ def value_size(type_: str) -> int | None:
         return layout_of(type_, {}).size
     except ValueError:
         return None
-
-
-def _first(names: Iterator[str]) -> Iterable[str]:
-    name = next(names, None)
-    return () if name is None else (name,)
 
 
 def _named_metadata(text: ModuleText, name: str) -> list[str]:
@@ -127,12 +114,12 @@ def _nodes(text: ModuleText) -> dict[str, str]:
     return {match[1]: match[2] for match in matches if match}
 
 
-def _symbol(item: Item, annotated: frozenset[str]) -> Symbol:
+def _symbol(item: Item) -> Symbol:
     if item.kind == "variable":
         return _variable(item)
     if item.kind == "alias":
         return _alias(item)
-    return _function(item, annotated)
+    return _function(item)
 
 
 def _variable(item: Item) -> Symbol:
@@ -161,7 +148,7 @@ def _alias(item: Item) -> Symbol:
     return Symbol(item.name, kind, _DEFINED[linkage], normalized_type(rest[:end]), addrspace, refs=refs)
 
 
-def _function(item: Item, annotated: frozenset[str]) -> Symbol:
+def _function(item: Item) -> Symbol:
     head = _quick_head(item.head) or _full_head(item.head)
     if item.kind == "define":
         binding = _DEFINED.get(head.linkage, "strong")
@@ -170,7 +157,7 @@ def _function(item: Item, annotated: frozenset[str]) -> Symbol:
     section = re.search(r'(?:^| )section "([^"]*)"', head.suffix)
     align = re.search(r"(?:^| )align (\d+)", head.suffix)
     return Symbol(
-        item.name, "kernel" if head.is_kernel or item.name in annotated else "function", binding,
+        item.name, "kernel" if head.is_kernel else "function", binding,
         normalized_type(head.type), section=section[1] if section else "", align=int(align[1]) if align else 0,
         refs=_others(item.name, mentioned(item)),
     )  # fmt: skip

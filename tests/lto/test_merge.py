@@ -71,7 +71,7 @@ def test_aliases_are_what_they_stand_for() -> None:
         @short = alias i32 (i32), ptr @impl
         @unused = alias i32 (i32), ptr @impl
         @data = global [2 x i32] [i32 1, i32 2]
-        @second = alias [2 x i32], ptr @data
+        @second = alias i32, getelementptr inbounds (i8, ptr @data, i64 4)
     """
     kernel = """
         declare i32 @short(i32)
