@@ -15,6 +15,7 @@ from rglink.diagnostics import InputError, ToolError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LLVM_MAJOR = 22
+LAST_RUSTC = "1.98"  # the last release with that LLVM: nightlies moved on in August 2026
 # LLVM's layout for the target (`NVPTXTargetInfo`), which rustc writes too.
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
@@ -57,6 +58,8 @@ def preload() -> None:
         ToolError: llvmlite brings another LLVM.
     """
     _binding()
+
+
 # Told what LLVM is about to work on, so that a crash in it can be reported with the name.
 watchers: list[Callable[[str], None]] = []
 
@@ -122,6 +125,21 @@ class Module:
     def text(self) -> str:
         """The IR as LLVM prints it (about 20 MB/s)."""
         return str(self._ref)
+
+    def texts(self) -> Callable[[str], str | None]:
+        """A way to print one function or variable by its name (None when there is none), while nothing changes."""
+        # llvmlite finds no local variable by name.
+        variables = {ref.name: ref for ref in self._ref.global_variables}
+
+        def text_of(name: str) -> str | None:
+            if name in variables:
+                return str(variables[name])
+            try:
+                return str(self._ref.get_function(name))
+            except NameError:
+                return None
+
+        return text_of
 
     def bitcode(self) -> bytes:
         return bytes(self._ref.as_bitcode())

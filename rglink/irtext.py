@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 ItemKind = Literal[
@@ -360,6 +361,7 @@ _CONVENTION = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 14)
 def read_function(line: str) -> Function:
     """Take the first line of a printed definition or declaration apart.
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,14 +15,14 @@ from rglink.diagnostics import Diagnostics, InputError, UsageError
 from rglink.ir import Module
 from rglink.irtext import ModuleText
 from rglink.lto.debuginfo import has_line_tables, to_line_directives
-from rglink.lto.device_abi import apply_device_abi, globalize_exposed
+from rglink.lto.device_abi import address_program, mark_program
 from rglink.lto.finalize import Final, finalize_program
 from rglink.lto.gc import check_recursion
 from rglink.lto.initializers import check_initializers
 from rglink.lto.limits import check_constant_memory, check_shared_memory
 from rglink.lto.load import load_sources
 from rglink.lto.lower import lower_operations
-from rglink.lto.merge import merge_modules, preserved_names, pull_in
+from rglink.lto.merge import merge_modules, pull_in
 from rglink.lto.mismatch import check_mismatches
 from rglink.lto.remap import remap_paths
 from rglink.lto.resolve import Resolution, resolve_symbols
@@ -74,25 +74,30 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
     """
     inputs, resolution = _read_and_resolve(options, sysroot, diags, trace)
     # No file joins and no name changes its definition after this line, but for builtins that lowering asks for.
-    module = _merge_live(resolution, inputs, diags, trace)
-    debug = _reduce_debug_info(options, module)
+    roots = resolution.roots
+    with trace.phase("merge"):
+        module = merge_modules(resolution, inputs, diags)
+    trace.save("merge", module.text)
+    with trace.phase("gc"):
+        text = _collect_garbage(module, resolution, inputs, diags)
+        diags.checkpoint()
     # Everything that is left is live, and nothing is undefined but what the driver resolves.
+    trace.save("gc", module.text)
     with trace.phase("abi"):
-        apply_device_abi(module, diags)
-        _check_limits(module, resolution.roots, options, diags)
+        debug = _reduce_debug_info(text, options)
+        mark_program(text, diags)
+        builtins = lower_operations(text)
+        module.replace(text.render())
+        _bring(module, builtins, inputs, sysroot, diags)
+        _check_limits(address_program(module, diags), roots, options, diags)
         diags.checkpoint()
     # Shared memory, barriers and kernel pointers mean what their author wrote, whatever a pass does from here on.
     trace.save("abi", module.text)
-    with trace.phase("lower"):
-        _lower(module, inputs, sysroot, diags)
-        diags.checkpoint()
-    trace.save("lower", module.text)
     with trace.phase("opt"):
         module.optimize(options.opt_level, options.targets[0].arch.sm)
-        globalize_exposed(module, diags)
     trace.save("opt", module.text)
     with trace.phase("final"):
-        final = finalize_program(module, _exports(resolution.roots), resolution.roots.variables, debug, diags)
+        final = finalize_program(module, _exports(roots), roots.variables, debug, diags)
         diags.checkpoint()
     # The module is final: only copies of it are compiled.
     trace.save("final", module.text)
@@ -118,21 +123,14 @@ def _read_and_resolve(
     return inputs, resolution
 
 
-def _merge_live(resolution: Resolution, inputs: Inputs, diags: Diagnostics, trace: Trace) -> Module:
-    """One module of what the roots reach, rustc's runtime included."""
-    with trace.phase("merge"):
-        module = merge_modules(resolution, diags)
-    trace.save("merge", module.text)
-    with trace.phase("gc"):
-        module.internalize(preserved_names(resolution))
-        module.run("globaldce", "strip-dead-prototypes")
-        define_rust_runtime(module)
-        check_undefined(module, resolution, inputs, diags)
-        check_recursion(module, resolution, diags)
-        check_initializers(ModuleText.parse(module.text()), diags)
-        diags.checkpoint()
-    trace.save("gc", module.text)
-    return module
+def _collect_garbage(module: Module, resolution: Resolution, inputs: Inputs, diags: Diagnostics) -> ModuleText:
+    """Add rustc's runtime to the merged program, of which only what the roots reach is left, and check the whole."""
+    define_rust_runtime(module)
+    check_undefined(module, resolution, inputs, diags)
+    text = ModuleText.parse(module.text())
+    check_recursion(text, resolution, diags)
+    check_initializers(text, diags)
+    return text
 
 
 def _generate(linked: Linked, options: LinkOptions, backend: Backend, diags: Diagnostics, trace: Trace) -> Linked:
@@ -237,36 +235,29 @@ def _exports(roots: Roots) -> tuple[str, ...]:
     return tuple(kernel.export for kernel in roots.kernels)
 
 
-def _check_limits(module: Module, roots: Roots, options: LinkOptions, diags: Diagnostics) -> None:
-    text = ModuleText.parse(module.text())
+def _check_limits(text: ModuleText, roots: Roots, options: LinkOptions, diags: Diagnostics) -> None:
     check_shared_memory(text, _exports(roots), options.targets, diags)
     check_constant_memory(text, diags)
 
 
-def _lower(module: Module, inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> None:
-    """Replace what no code generator gets right by calls of compiler_builtins' functions, and bring these."""
-    text = ModuleText.parse(module.text())
-    names = lower_operations(text)
-    module.replace(text.render())
-    if not names:
-        return
-    missing = pull_in(module, inputs, names)
+def _bring(module: Module, names: Collection[str], inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> None:
+    """Define what lowered operations call: functions of compiler_builtins."""
+    missing = pull_in(module, inputs, names) if names else []
     if missing and not any(archive.crate == "compiler_builtins" for archive in inputs.archives):
         missing = pull_in(module, _join_sysroot(inputs, sysroot, diags), missing)
     for name in missing:
         diags.error("undefined-symbol", f"undefined symbol: {name}, which an operation of the program needs")
 
 
-def _reduce_debug_info(options: LinkOptions, module: Module) -> Literal["none", "lineinfo", "full"]:
+def _reduce_debug_info(text: ModuleText, options: LinkOptions) -> Literal["none", "lineinfo", "full"]:
     """Keep line tables where the inputs have them; all debug info only when asked for, since it costs speed."""
-    text = ModuleText.parse(module.text())
     if not has_line_tables(text):
         return "none"
     remap_paths(text, options.remap_path_prefix)
-    if options.debug != "full":
-        to_line_directives(text)
-    module.replace(text.render())
-    return "full" if options.debug == "full" else "lineinfo"
+    if options.debug == "full":
+        return "full"
+    to_line_directives(text)
+    return "lineinfo"
 
 
 def _linked(

@@ -19,7 +19,7 @@ Codegen = Literal["auto", "llvm", "nvvm"]
 Debug = Literal["auto", "lineinfo", "full"]
 Verdict = Literal["allow", "warn", "deny"]
 
-PHASES = ("load", "resolve", "merge", "gc", "abi", "lower", "opt", "final")
+PHASES = ("merge", "gc", "abi", "opt", "final")
 
 # Known, documented, and refused until built, so that nothing asked for is ever ignored.
 _NOT_BUILT = {

@@ -21,8 +21,11 @@ def link_and_report(options: LinkOptions, diags: Diagnostics, trace: Trace) -> t
         As `link`, but for `Stopped`.
     """
     ir.watchers.append(trace.note)
+    backend = LocalBackend()
+    if {"fatbin", "cubin", "ptx"} & set(options.emit):
+        backend.load_meanwhile()
     try:
-        linked = link(options, LocalBackend(), _sysroot_rlibs, diags, trace)
+        linked = link(options, backend, _sysroot_rlibs, diags, trace)
     except Stopped as stopped:
         return [], f"stopped after {stopped}\n"
     files = [

@@ -18,38 +18,48 @@ from rglink.lto.spaces import access_spaces, fold_pools, move_statics
 
 def prepare_crate(module: Module, diags: Diagnostics) -> None:
     """Apply the four steps to one crate as its compiler left it, unoptimized; `module` is changed in place."""
-    _apply(module, diags, whole_program=False)
+    text = ModuleText.parse(module.text())
+    if _mark(text, diags):
+        module.replace(text.render())
+    _address(module, diags)
 
 
-def apply_device_abi(module: Module, diags: Diagnostics) -> None:
-    """Apply the four steps to the merged program: what `prepare_crate` has seen already stays as it is.
+def mark_program(text: ModuleText, diags: Diagnostics) -> None:
+    """The first two steps on the merged program: what `prepare_crate` has seen already stays as it is.
 
     The dynamic pools of all crates become one here. A static of another crate that was declared in the generic
     space (rustc repeats no section on declarations) has become a cast of the moved one when LLVM merged the two.
     """
-    _apply(module, diags, whole_program=True)
+    _mark(text, diags)
+    fold_pools(text)
 
 
-def _apply(module: Module, diags: Diagnostics, whole_program: bool) -> None:
-    text = ModuleText.parse(module.text())
+def address_program(module: Module, diags: Diagnostics) -> ModuleText:
+    """The other two steps on the marked program, in place; returns its text."""
+    return _address(module, diags)
+
+
+def _mark(text: ModuleText, diags: Diagnostics) -> bool:
+    """Whether anything changed."""
     marked = mark_convergent(text, diags).changed
-    moved = move_statics(text, diags).changed
-    folded = whole_program and fold_pools(text) > 0
-    if marked or moved or folded:
-        module.replace(text.render())
+    return move_statics(text, diags).changed or marked
+
+
+def _address(module: Module, diags: Diagnostics) -> ModuleText:
     # Constants and words of parameters show through wrappers only after these; neither looks at globals.
     module.run("always-inline", "sroa")
     text = ModuleText.parse(module.text())
-    access_spaces(text, diags)
-    globalize_kernel_pointers(text)
+    expose_spaces(text, diags)
     unalign_barriers(text)
     module.replace(text.render())
     module.verify()
+    return text
 
 
-def globalize_exposed(module: Module, diags: Diagnostics) -> None:
-    """Once more steps 2 and 3 for accesses that inlining brought into kernels; run after LLVM's optimization."""
-    text = ModuleText.parse(module.text())
-    accesses = access_spaces(text, diags)
-    if accesses + globalize_kernel_pointers(text).changed:
-        module.replace(text.render())
+def expose_spaces(text: ModuleText, diags: Diagnostics) -> None:
+    """Send accesses to the address space that their pointers come from: steps 2 and 3.
+
+    After LLVM's optimization once more, for what inlining brought into kernels.
+    """
+    access_spaces(text, diags)
+    globalize_kernel_pointers(text)

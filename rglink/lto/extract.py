@@ -1,33 +1,51 @@
-"""Members of lazy archives: parsed when a name is asked for, pruned to what was asked, again when more is asked."""
+"""Members of lazy archives: parsed when a name is asked for, and then known by what that name needs.
+
+A member is parsed once, and of its globals only those are printed that are needed: most of core is not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from rglink.ir import Module
-from rglink.irtext import ModuleText
-from rglink.lto.sources import Form, LazyArchive, Source, digest_of, parse_source
+from rglink.irtext import ModuleText, global_names
+from rglink.lto.sources import LazyArchive, ModulePool, Source, digest_of, parse_source
 from rglink.lto.summary import summarize_text
-from rglink.objfmt.summary import Binding, ModuleSummary
 
-_BINDING: dict[str, Binding] = {
-    "external": "strong",
-    "weak_any": "weak",
-    "weak_odr": "weak",
-    "linkonce_any": "linkonce",
-    "linkonce_odr": "linkonce",
-    "common": "common",
-}
+MemberKey = tuple[int, int]  # archive, member
+
+
+class _Member:
+    """One parsed member. `texts` are the printed globals that what was asked of it needs, by name."""
+
+    def __init__(self, module: Module) -> None:
+        self._text_of = module.texts()
+        self.asked: set[str] = set()
+        self.texts: dict[str, str] = {}
+
+    def ask(self, name: str) -> None:
+        self.asked.add(name)
+        front = [name]
+        while front:
+            current = front.pop()
+            text = None if current in self.texts else self._text_of(current)
+            if text is not None:
+                self.texts[current] = text
+                front += {ref for line in text.splitlines() for ref in global_names(line)}
+
+    def part(self) -> ModuleText:
+        """The printed globals as items."""
+        return ModuleText.parse("\n".join(self.texts[name].strip() for name in sorted(self.texts)))
 
 
 class Extraction:
-    """What has been taken out of a link's lazy archives so far."""
+    """What has been taken out of a link's lazy archives so far; parsed members wait in `pool`."""
 
-    def __init__(self, archives: Iterable[LazyArchive]) -> None:
+    def __init__(self, archives: Iterable[LazyArchive], pool: ModulePool) -> None:
         self._archives = sorted(archives, key=lambda archive: archive.key)
-        self._asked: dict[tuple[int, int], set[str]] = {}
-        self._sources: dict[tuple[int, int], Source] = {}
+        self._pool = pool
+        self._members: dict[MemberKey, _Member] = {}
+        self._sources: dict[MemberKey, Source] = {}
 
     def sources(self) -> tuple[Source, ...]:
         """The extracted members, each with a summary of what was asked of it and what that needs."""
@@ -35,71 +53,61 @@ class Extraction:
 
     def ask(self, names: Iterable[str]) -> bool:
         """Extract the members that define `names`; whether anything new came."""
-        stale: set[tuple[int, int]] = set()
+        changed: set[MemberKey] = set()
         for name in names:
-            found = self._find(name)
-            if found is None or name in self._asked.get(found, ()):
+            key = self._find(name)
+            if key is None:
                 continue
-            self._asked.setdefault(found, set()).add(name)
-            stale.add(found)
-        for key in sorted(stale):
-            self._sources[key] = self._extract(key)
-        return bool(stale)
+            member = self._member(key)
+            if name not in member.asked:
+                member.ask(name)
+                changed.add(key)
+        for key in sorted(changed):
+            self._sources[key] = self._source(key)
+        return bool(changed)
 
     def undefined(self) -> set[str]:
         """Names that the extracted code refers to and that no extracted member brings."""
-        brought = {
-            symbol.name
-            for source in self._sources.values()
-            for symbol in source.summary.symbols
-            if symbol.is_definition and symbol.binding != "internal"
-        }
-        wanted = {
+        symbols = [symbol for source in self._sources.values() for symbol in source.summary.symbols]
+        brought = {symbol.name for symbol in symbols if symbol.is_definition and symbol.binding != "internal"}
+        return {symbol.name for symbol in symbols if symbol.binding == "undefined"} - brought
+
+    def modules(self) -> list[Module]:
+        """The extracted members as modules that hold what is needed of each, ordered by `Source.key`."""
+        needed = {
             symbol.name
             for source in self._sources.values()
             for symbol in source.summary.symbols
             if symbol.binding == "undefined"
         }
-        return wanted - brought
-
-    def modules(self) -> list[Module]:
-        """The extracted members as modules that hold what was asked of each, ordered by `Source.key`."""
         parts: list[tuple[tuple[str, str, str], Module]] = []
         for key, source in self._sources.items():
-            module = parse_source(source.form, source.data, source.name)
-            module.set_linkage(sorted(self._asked[key]), "external")
-            module.internalize(self._asked[key])
+            module = self._pool.take(source)
+            kept = (self._members[key].asked | needed) & self._members[key].texts.keys()
+            module.set_linkage(sorted(kept), "external")
+            module.internalize(kept)
             module.run("globaldce")
             parts.append((source.key, module))
         return [module for _, module in sorted(parts, key=lambda part: part[0])]
 
-    def _find(self, name: str) -> tuple[int, int] | None:
+    def _find(self, name: str) -> MemberKey | None:
         for index, archive in enumerate(self._archives):
             member = archive.symbols.get(name)
             if member is not None:
                 return index, member
         return None
 
-    def _extract(self, key: tuple[int, int]) -> Source:
+    def _member(self, key: MemberKey) -> _Member:
+        if key not in self._members:
+            data = self._archives[key[0]].members[key[1]].data
+            module = parse_source("bitcode", data, self._archives[key[0]].member_name(key[1]))
+            self._members[key] = _Member(module)
+            self._pool.put(digest_of(data), module)
+        return self._members[key]
+
+    def _source(self, key: MemberKey) -> Source:
         archive = self._archives[key[0]]
         member = archive.members[key[1]]
-        name = archive.member_name(key[1])
-        form: Form = "bitcode"
-        module = parse_source(form, member.data, name)
-        original = {g.name: _BINDING.get(g.linkage) for g in module.globals() if not g.is_declaration}
-        module.internalize(self._asked[key])
-        module.run("globaldce")
-        summary = summarize_text(ModuleText.parse(module.text()))
+        summary = summarize_text(self._members[key].part())
         digest = digest_of(member.data)
-        return Source(
-            archive.file, member.name, archive.crate, form, member.data, digest, _restored(summary, original), True
-        )
-
-
-def _restored(summary: ModuleSummary, original: dict[str, Binding | None]) -> ModuleSummary:
-    """The summary with the bindings from before pruning, so that a stronger definition elsewhere still prevails."""
-    symbols = tuple(
-        replace(symbol, binding=original.get(symbol.name) or symbol.binding) if symbol.binding == "internal" else symbol
-        for symbol in summary.symbols
-    )
-    return replace(summary, symbols=symbols)
+        return Source(archive.file, member.name, archive.crate, "bitcode", member.data, digest, summary, True)

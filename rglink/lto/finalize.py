@@ -14,6 +14,7 @@ from rglink.irtext import Item, ModuleText, global_names, quote, read_variable
 from rglink.lto.aliases import replace_aliases
 from rglink.lto.barriers import BarrierDecision, align_uniform_barriers, unalign_barriers
 from rglink.lto.debuginfo import strip_debug, to_line_directives
+from rglink.lto.device_abi import expose_spaces
 from rglink.lto.intrinsics import check_operations
 from rglink.lto.lower import lower_operations
 from rglink.lto.names import legalize_names
@@ -40,6 +41,8 @@ def finalize_program(
 ) -> Final:
     """Make the optimized module ready for both code generators, in place.
 
+    Accesses that inlining brought into kernels go to their address space, and barriers get their final form.
+
     `kernels` and `variables` are what the host may use. Reported: whatever has no form on a GPU (thread-local and
     initialised shared variables, constructors, module asm, exceptions, ifuncs, unsupported operations), kernels
     whose names PTX cannot spell, asm barriers under divergent control.
@@ -51,6 +54,7 @@ def finalize_program(
     text = ModuleText.parse(module.text())
     exported = frozenset(kernels) | frozenset(variables)
     _refuse_foreign(text, diags)
+    expose_spaces(text, diags)
     replace_aliases(text, exported, diags)
     for name in sorted(lower_operations(text)):
         diags.error("undefined-symbol", f"undefined symbol: {name}, which an operation of the program needs")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from rglink.callgraph import cycles, direct_calls
 from rglink.demangle import demangle, path_of
 from rglink.diagnostics import Diagnostics
-from rglink.ir import Module
 from rglink.irtext import ModuleText
 from rglink.lto.places import Places
 from rglink.lto.resolve import Node, Resolution, chain
@@ -136,12 +135,11 @@ def _chain_lines(resolution: Resolution, node: Node) -> list[str]:
     return lines
 
 
-def check_recursion(module: Module, resolution: Resolution, diags: Diagnostics) -> tuple[tuple[str, ...], ...]:
+def check_recursion(text: ModuleText, resolution: Resolution, diags: Diagnostics) -> tuple[tuple[str, ...], ...]:
     """Warn of every ring of functions that call each other, once each; returns the rings as names of the module.
 
     Reports `recursive-function`. Calls through pointers are not seen.
     """
-    text = ModuleText.parse(module.text())
     places = Places(resolution)
     rings = cycles(direct_calls(text))
     for ring in rings:

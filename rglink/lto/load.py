@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rglink.diagnostics import Diagnostics, InputError
-from rglink.ir import LLVM_MAJOR, TRIPLE
+from rglink.ir import LAST_RUSTC, LLVM_MAJOR, TRIPLE
 from rglink.lto.sources import (
     Form,
     Inputs,
     LazyArchive,
+    ModulePool,
     Source,
     crate_of_file,
     digest_of,
@@ -31,8 +32,6 @@ from rglink.objfmt.input_file import InputFile, InputKind, describe, recognise
 from rglink.objfmt.rgo import read_rgo
 
 SYSROOT_CRATES = ("core", "alloc", "compiler_builtins")
-# The last rustc with an LLVM that ours reads (Rust's release notes).
-LAST_RUSTC = "1.96"
 
 _SYSROOT_FLAG = "--sysroot="
 
@@ -80,9 +79,10 @@ def load_sources(files: Sequence[InputFile], diags: Diagnostics) -> Inputs:
                 foreign.append(file)
         except InputError as error:
             diags.extend([error.diagnostic])
-    parsed = _parse_all(_folded(pieces, diags), diags)
+    pool = ModulePool()
+    parsed = _parse_all(_folded(pieces, diags), pool, diags)
     sources = sorted([*parsed, *_folded(rgos, diags)], key=lambda source: source.key)
-    return Inputs(tuple(sources), tuple(_folded(archives, diags)), tuple(foreign))
+    return Inputs(tuple(sources), tuple(_folded(archives, diags)), tuple(foreign), pool)
 
 
 def _read_rgo(file: InputFile) -> Source:
@@ -148,23 +148,24 @@ def _folded(things: Sequence[_Thing], diags: Diagnostics) -> list[_Thing]:
     return list(found.values())
 
 
-def _parse_all(pieces: Sequence[_Piece], diags: Diagnostics) -> list[Source]:
+def _parse_all(pieces: Sequence[_Piece], pool: ModulePool, diags: Diagnostics) -> list[Source]:
     """Parse and summarize in the order given: LLVM numbers colliding type names in the order it reads them."""
     sources: list[Source] = []
     for piece in pieces:
         try:
-            sources.append(_parse(piece))
+            sources.append(_parse(piece, pool))
         except InputError as error:
             diags.extend([error.diagnostic])
     return sources
 
 
-def _parse(piece: _Piece) -> Source:
+def _parse(piece: _Piece, pool: ModulePool) -> Source:
     if piece.form == "bitcode":
         check_bitcode(piece.name, piece.data)
     module = parse_source(piece.form, piece.data, piece.name)
     if module.triple != TRIPLE:
         raise _wrong_target(piece.name, module.triple)
+    pool.put(piece.digest, module)
     return Source(piece.file, piece.member, piece.crate, piece.form, piece.data, piece.digest, summarize(module))
 
 

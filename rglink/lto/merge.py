@@ -18,12 +18,12 @@ from rglink.lto.extract import Extraction
 from rglink.lto.resolve import Resolution
 from rglink.lto.retouch import needs_retouching, nullify, retouch
 from rglink.lto.rust_runtime import define_rust_runtime
-from rglink.lto.sources import Inputs, parse_source
+from rglink.lto.sources import Inputs, ModulePool
 
 _MERGED = "merged program"
 
 
-def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
+def merge_modules(resolution: Resolution, inputs: Inputs, diags: Diagnostics) -> Module:
     """One module that holds the kernels, the exported variables and what these need; everything else is local.
 
     Reports `global-constructor`, and what `aliases.replace_aliases` reports.
@@ -32,7 +32,7 @@ def merge_modules(resolution: Resolution, diags: Diagnostics) -> Module:
         InputError: a module is damaged, or LLVM's linker refuses a pair.
     """
     order = sorted(range(len(resolution.sources)), key=lambda index: resolution.sources[index].key)
-    parts = [_pruned(resolution, index) for index in order if resolution.wanted[index]]
+    parts = [_pruned(resolution, inputs.pool, index) for index in order if resolution.wanted[index]]
     module = merge_tree(parts) if parts else Module.parse_text(f'target triple = "{TRIPLE}"', _MERGED)
     if resolution.absent:
         nullify(module, resolution.absent)
@@ -94,7 +94,7 @@ def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]
         InputError: a member is damaged.
     """
     before = module.undefined_names()
-    extraction = Extraction(inputs.archives)
+    extraction = Extraction(inputs.archives, inputs.pool)
     wanted = set(names)
     while extraction.ask(sorted(wanted)):
         wanted |= extraction.undefined()
@@ -111,10 +111,10 @@ def pull_in(module: Module, inputs: Inputs, names: Collection[str]) -> list[str]
     return sorted(after & set(names) | after - before)
 
 
-def _pruned(resolution: Resolution, index: int) -> Module:
+def _pruned(resolution: Resolution, pool: ModulePool, index: int) -> Module:
     """A source's module with what is wanted of it; definitions that lost to others are declarations or gone."""
     source = resolution.sources[index]
-    module = parse_source(source.form, source.data, source.name)
+    module = pool.take(source)
     wanted = resolution.wanted[index]
     lost = {
         symbol.name

@@ -32,6 +32,8 @@ _PARAMETER_SIGN = re.compile(r"\b(writeonly|initializes)\b")
 _TAIL_CALL = re.compile(r"\btail call\b")
 # Their rlibs hold no collectives; rustc optimizes them in every build.
 TRUSTED_CRATES = frozenset({"core", "alloc", "compiler_builtins"})
+# The made-up crate of the allocator's entry points, which rustc writes by itself and marks in no way.
+RUNTIME_CRATE = "__rustc"
 _SHOWN = 10
 
 
@@ -49,7 +51,7 @@ def classify(text: ModuleText) -> Protection:
     crate = Wording(text).crate
     if not _is_rustc(text):
         return Protection("protected", crate, "not compiled by rustc")
-    definitions = text.of_kind("define")
+    definitions = [item for item in text.of_kind("define") if crate_of(item.name) != RUNTIME_CRATE]
     if not definitions:
         return Protection("unknown", crate, "no definition to tell by")
     groups = {number: attribute_words(content) for number, content in text.attribute_groups().items()}

@@ -4,7 +4,7 @@ The rule, which the order of the inputs does not enter: of several definitions o
 then the largest common one, then weak, then linkonce; equals are told apart by `Source.key` (crate, member or file
 name, content). Two strong ones are an error. `available_externally` copies never define anything. A lazy archive's
 member is taken when a live name is defined nowhere else; of several members that define it, the first by archive
-key and member index.
+key and member index. What such a member defines besides never beats another input's definition.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def resolve_symbols(inputs: Inputs, roots: Roots, diags: Diagnostics) -> Resolut
 
     Reports `duplicate-symbol`.
     """
-    extraction = Extraction(inputs.archives)
+    extraction = Extraction(inputs.archives, inputs.pool)
     while True:
         sources = (*inputs.sources, *extraction.sources())
         table = _Table(sources)
@@ -107,10 +107,10 @@ class _Table:
                     self.candidates.setdefault(symbol.name, []).append(Definition(index, symbol))
         self.prevailing = {name: min(found, key=self._rank) for name, found in self.candidates.items()}
 
-    def _rank(self, definition: Definition) -> tuple[int, int, tuple[str, str, str]]:
-        symbol = definition.symbol
+    def _rank(self, definition: Definition) -> tuple[bool, int, int, tuple[str, str, str]]:
+        symbol, source = definition.symbol, self.sources[definition.source]
         size = (value_size(symbol.type) or 0) if symbol.binding == "common" else 0
-        return _RANK[symbol.binding], -size, self.sources[definition.source].key
+        return source.lazy, _RANK[symbol.binding], -size, source.key
 
     def node(self, source: int, name: str) -> Node:
         """What `name` means inside a source."""
@@ -202,7 +202,8 @@ def _only_weakly_wanted(table: _Table, name: str) -> bool:
 
 def _report_duplicates(table: _Table, diags: Diagnostics) -> None:
     for name, found in sorted(table.candidates.items()):
-        strong = sorted((d for d in found if d.symbol.binding == "strong"), key=lambda d: table.sources[d.source].key)
+        strong = [d for d in found if d.symbol.binding == "strong" and not table.sources[d.source].lazy]
+        strong.sort(key=lambda d: table.sources[d.source].key)
         if len(strong) < 2:
             continue
         places = [f"defined in {describe(table.sources[d.source], name)}" for d in strong]

@@ -70,6 +70,26 @@ class LazyArchive:
         return name_of(self.file, self.members[index].name)
 
 
+class ModulePool:
+    """Modules that were parsed for their summaries, unchanged, so that the merge need not parse them again."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, Module] = {}
+
+    def put(self, digest: str, module: Module) -> None:
+        """Keep a module that nobody has changed or will."""
+        self._modules[digest] = module
+
+    def take(self, source: Source) -> Module:
+        """The module of a source, for the caller to change; parsed again if it was taken before.
+
+        Raises:
+            InputError: LLVM refuses it.
+        """
+        found = self._modules.pop(source.digest, None)
+        return found if found is not None else parse_source(source.form, source.data, source.name)
+
+
 @dataclass(frozen=True)
 class Inputs:
     """All that a link may take from, in an order that does not depend on the order of the command line."""
@@ -77,6 +97,7 @@ class Inputs:
     sources: tuple[Source, ...]
     archives: tuple[LazyArchive, ...] = ()
     foreign: tuple[InputFile, ...] = ()
+    pool: ModulePool = field(default_factory=ModulePool, repr=False, compare=False)
 
 
 def name_of(file: str, member: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 from rglink.diagnostics import ToolError
@@ -63,6 +62,8 @@ def require_latest_ir(name: LibraryName, option_refused: bool) -> None:
 
 def package_version(name: LibraryName) -> str:
     """The version of the Python package that brings the library, "unknown" without one."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(_PACKAGES[name])
     except PackageNotFoundError:

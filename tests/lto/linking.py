@@ -64,7 +64,7 @@ class Outcome:
 def merged(*files: InputFile, request: RootRequest | None = None) -> Outcome:
     """Load, resolve and merge; errors are in the outcome's `diags`."""
     inputs, resolution, diags = resolved(*files, request=request)
-    return Outcome(inputs, resolution, merge_modules(resolution, diags), diags)
+    return Outcome(inputs, resolution, merge_modules(resolution, inputs, diags), diags)
 
 
 def resolved(*files: InputFile, request: RootRequest | None = None) -> tuple[Inputs, Resolution, Diagnostics]:

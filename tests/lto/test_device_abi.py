@@ -10,7 +10,8 @@ import pytest
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
 from rglink.irtext import ModuleText, read_function
-from rglink.lto.device_abi import apply_device_abi, globalize_exposed, prepare_crate
+from rglink.lto.device_abi import prepare_crate
+from tests.lto.program import apply_device_abi, expose
 from tests.lto.rustc_output import PROTECTING, compile_crate
 from tests.lto.test_spaces import generic_accesses
 
@@ -96,7 +97,7 @@ def linked(*modules: Module) -> str:
     program.internalize(kernels)
     program.run("globaldce")
     program.optimize(3, "sm_80")
-    globalize_exposed(program, diags)
+    expose(program, diags)
     program.verify()
     return program.emit_ptx("sm_80", "", 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rglink.diagnostics import Diagnostics
+from rglink.irtext import ModuleText
 from rglink.lto.gc import check_recursion, gc_report, why_live
 from rglink.lto.roots import RootRequest
 from tests.lto.linking import Outcome, archive, lines, ll, merged, rendered
@@ -109,7 +110,7 @@ def test_one_warning_for_each_ring(tmp_path: Path) -> None:
         }
     """
     outcome = merged(ll("a.ll", text))
-    rings = check_recursion(outcome.module, outcome.resolution, outcome.diags)
+    rings = check_recursion(ModuleText.parse(outcome.module.text()), outcome.resolution, outcome.diags)
     assert rings == (("_RNvCs2_1a4fact",), ("even", "odd"))
     assert rendered(outcome.diags) == [
         lines(

@@ -117,7 +117,7 @@ def test_bitcode_of_a_newer_llvm_names_both_and_the_last_rustc(monkeypatch: pyte
     assert messages[0].endswith(
         lines(
             ", wanted LLVM 21 or older [newer-llvm]",
-            ">>> help: compile with rustc 1.96 or older, whose LLVM is 21",
+            ">>> help: compile with rustc 1.98 or older, whose LLVM is 21",
         )
     )
 

@@ -9,8 +9,9 @@ import pytest
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
 from rglink.irtext import ModuleText
-from rglink.lto.device_abi import apply_device_abi, globalize_exposed, prepare_crate
+from rglink.lto.device_abi import prepare_crate
 from rglink.lto.spaces import POOL, MoveCounts, access_spaces, move_statics
+from tests.lto.program import apply_device_abi, expose
 
 HEAD = 'target triple = "nvptx64-nvidia-cuda"\n'
 SHARED = 'section ".rglink.shared", align 4'
@@ -150,7 +151,7 @@ declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)
     diags = Diagnostics()
     apply_device_abi(module, diags)
     module.optimize(3)
-    globalize_exposed(module, diags)
+    expose(module, diags)
     ptx = module.emit_ptx("sm_80", "", 3)
     assert not generic_accesses(ptx)
     assert ptx.count("st.shared") == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rglink.ir import Module
@@ -120,7 +122,7 @@ def test_protected_is_told_by_the_mark_of_rustc_modules() -> None:
 def test_a_struct_read_twice_keeps_its_name() -> None:
     text = "%struct.vec = type { float, float }\n@v = global [2 x %struct.vec] zeroinitializer"
     first, second = Module.parse_text(HEAD + text, "one"), Module.parse_text(HEAD + text, "two")
-    assert "%struct.vec.0" in first.text() + second.text()  # LLVM renames the second within one process
+    assert re.search(r"%struct\.vec\.\d+ = type", second.text())  # LLVM renames what it reads twice in one process
     assert summarize(first) == summarize(second)
     assert normalized_type('{ %"a b.12", %c.d.3, %c.1x }') == '{ %"a b", %c.d, %c.1x }'
 

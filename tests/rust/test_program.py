@@ -41,7 +41,7 @@ def program(paths: list[Path], sysroot: Sysroot, request: RootRequest | None = N
     inputs = load_sources([open_input(str(path)) for path in (*paths, *sysroot.rlibs)], diags)
     resolution = resolve_symbols(inputs, choose_roots(inputs, request or RootRequest(), diags), diags)
     check_mismatches(resolution, diags)
-    module = merge_modules(resolution, diags)
+    module = merge_modules(resolution, inputs, diags)
     define_rust_runtime(module)
     check_undefined(module, resolution, inputs, diags)
     module.verify()
