@@ -14,6 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 RANKS: dict[str, int] = {
     "frontend": 0,
     "link": 1,
+    "emulate": 1,
     "lto": 2,
     "nvjitlink": 2,
     "inline": 3,
@@ -37,6 +38,7 @@ DOORS: dict[str, set[str]] = {
     "zstandard": {"objfmt"},
     "networkx": {"callgraph.py"},
     "click": {"frontend"},
+    "numpy": {"emulate"},
 }
 FORBIDDEN_WORDS = {"process", "handle", "manager", "helper", "helpers", "utils", "common"}
 MAX_MODULE_LINES = 600

@@ -16,7 +16,8 @@ class KernelFault(RglinkError):
     """A kernel did at run time what ends a launch: a trap, a failed assertion, a wild address, a deadlock.
 
     `kernel` is the symbol; `line` the line of the PTX, 0 if there is none; `source` ("src/lib.rs", 12) or None;
-    `block` and `thread` are (x, y, z) of the first lane concerned, None where no lane is to blame.
+    `block` and `thread` are (x, y, z) of the first lane concerned, None where no lane is to blame. `output` is what the
+    kernel had printed.
     """
 
     default_slug = "kernel-fault"
@@ -34,6 +35,7 @@ class KernelFault(RglinkError):
     ) -> None:
         super().__init__(message, *places, slug=slug)
         self.kernel, self.line, self.source, self.block, self.thread = kernel, line, source, block, thread
+        self.output = ""
 
 
 class PtxError(InputError):

@@ -1,0 +1,125 @@
+"""A function as the machine runs it: slots for its registers, what is live where, and the places where runs end.
+
+Source of the liveness analysis: the standard backward data flow over basic blocks, on bit sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rglink.emulate.frames import Active, Group, Vector
+
+if TYPE_CHECKING:
+    from rglink.emulate.control import CallSite
+
+# What an instruction does to the registers of the lanes it runs for.
+Step = Callable[[Active], None]
+# What ends a run: returns whether the group goes on (its `pc` says where).
+Control = Callable[[Group], bool]
+
+
+@dataclass
+class Flow:
+    """What one instruction reads and writes (bit sets of slots), and where control goes after it.
+
+    `kills` are the slots it overwrites for every lane. `targets` are the places it may jump to; `falls` says
+    whether it may go on with the next instruction.
+    """
+
+    reads: int = 0
+    kills: int = 0
+    targets: tuple[int, ...] = ()
+    falls: bool = True
+
+
+@dataclass
+class Code:
+    """One function of one kernel's image.
+
+    `template` holds a fresh frame: constants in their slots, zeros in registers that may be read before they are
+    written. Of each instruction either `steps` or `controls` has an entry. `number` orders functions.
+    """
+
+    name: str
+    number: int
+    template: list[Vector] = field(default_factory=list)
+    steps: list[Step | None] = field(default_factory=list)
+    controls: list[Control | None] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    locs: list[tuple[str, int] | None] = field(default_factory=list)
+    warp_masks: dict[int, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    calls: dict[int, CallSite] = field(default_factory=dict)
+    runs: dict[int, tuple[tuple[Step, ...], int]] = field(default_factory=dict)
+    live: list[int] = field(default_factory=list)
+    live_lists: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def run_from(self, pc: int) -> tuple[tuple[Step, ...], int]:
+        """The steps from `pc` up to the next control, and where that is."""
+        found = self.runs.get(pc)
+        if found is None:
+            end = pc
+            while self.controls[end] is None:
+                end += 1
+            found = (tuple(step for step in self.steps[pc:end] if step is not None), end)
+            self.runs[pc] = found
+        return found
+
+    def live_at(self, pc: int) -> tuple[int, ...]:
+        """The slots whose values may still be read when `pc` comes next."""
+        found = self.live_lists.get(pc)
+        if found is None:
+            found = tuple(_members(self.live[pc]))
+            self.live_lists[pc] = found
+        return found
+
+    def finish(self, registers: Mapping[int, np.dtype[np.generic]]) -> None:
+        """Find what is live; give zeros to registers that may be read unwritten."""
+        self.live = _liveness(self.flows)
+        kept = 0
+        for slot in registers:
+            kept |= 1 << slot
+        self.live = [live & kept for live in self.live]
+        for slot in _members(self.live[0]):
+            self.template[slot] = np.zeros(1, registers[slot])
+
+
+def _liveness(flows: list[Flow]) -> list[int]:
+    """The slots live before each instruction."""
+    count = len(flows)
+    live = [0] * (count + 1)
+    starts = {0, count}
+    for at, flow in enumerate(flows):
+        starts.update(flow.targets)
+        if flow.targets or not flow.falls:
+            starts.add(at + 1)
+    ordered = sorted(starts)
+    blocks = list(pairwise(ordered))
+    changed = True
+    while changed:
+        changed = False
+        for start, end in reversed(blocks):
+            before = live[start]
+            for at in range(end - 1, start - 1, -1):
+                flow = flows[at]
+                after = live[at + 1] if flow.falls else 0
+                for target in flow.targets:
+                    after |= live[target]
+                live[at] = (after & ~flow.kills) | flow.reads
+            changed = changed or live[start] != before
+    return live[:count]
+
+
+def _members(bits: int) -> list[int]:
+    found = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found

@@ -1,0 +1,297 @@
+"""Programs that are loaded, and launches of their kernels on NumPy arrays."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rglink.emulate.arguments import Argument, Buffers, pack_arguments
+from rglink.emulate.errors import KernelFault, LaunchError
+from rglink.emulate.image import LARGEST_SHARED, Image, function_addresses
+from rglink.emulate.machine import run_wave
+from rglink.emulate.memory import Arena
+from rglink.emulate.observer import Observer
+from rglink.emulate.ptx import Function, Program, Variable
+from rglink.emulate.wave import Budget, Scheduler, Wave
+
+Extent: TypeAlias = int | Sequence[int]
+# Lanes that run at the same time: enough to outweigh the cost of a step, few enough for the caches.
+WAVE_LANES = 32 * 1024
+MOST_THREADS = 1 << 28
+STEP_BUDGET = 10_000_000
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch left besides memory: `output` is what vprintf wrote; `executed` counts lane-instructions."""
+
+    output: str
+    executed: int
+    waves: int
+
+
+class DeviceVariable:
+    """A `.global` or `.const` variable of a loaded program, as the host reads and writes it by name."""
+
+    def __init__(self, arena: Arena, variable: Variable, address: int) -> None:
+        self._arena, self.name, self.size, self.address = arena, variable.name, variable.size, address
+
+    def read(self, dtype: Any = np.uint8) -> NDArray[Any]:
+        """A copy of its bytes as elements of `dtype`, shape (size / itemsize,)."""
+        return self._arena.slice(self.address, self.size).copy().view(dtype)
+
+    def write(self, values: Any) -> None:
+        """Overwrite its first bytes by those of `values`.
+
+        Raises:
+            LaunchError: more bytes than it has.
+        """
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        if len(data) > self.size:
+            raise LaunchError(f"variable {self.name} has {self.size} bytes, {len(data)} were to be written")
+        self._arena.slice(self.address, len(data))[:] = data
+
+
+class Variables(Mapping[str, DeviceVariable]):
+    """The variables of a program by name."""
+
+    def __init__(self, arena: Arena, program: Program, addresses: Mapping[tuple[str, str], int]) -> None:
+        self._found = {
+            name: DeviceVariable(arena, variable, addresses["", name])
+            for name, variable in program.variables.items()
+            if ("", name) in addresses
+        }
+
+    def __getitem__(self, name: str) -> DeviceVariable:
+        found = self._found.get(name)
+        if found is None:
+            raise LaunchError(f"the program has no variable {name}{_near(name, self._found)}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class LoadedProgram:
+    """A program in the machine's memory. `program["saxpy"][grid, block](x, y, 3.0)` runs a kernel."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arena = Arena()
+        self.addresses = _place_variables(program, self.arena)
+        self.variables = Variables(self.arena, program, self.addresses)
+        self.kernels = tuple(sorted(f.name for f in program.functions.values() if f.is_kernel and f.defined))
+        self._images: dict[str, Image] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        """The kernel `name`.
+
+        Raises:
+            LaunchError: there is none.
+        """
+        if name not in self.kernels:
+            known = ", ".join(self.kernels) or "none"
+            raise LaunchError(f"{self.program.name}: no kernel {name}{_near(name, self.kernels)}; it has: {known}")
+        if name not in self._images:
+            self._images[name] = Image(self.program, self.program.functions[name], self.addresses)
+        return Kernel(self, self._images[name])
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A kernel with its grid and block."""
+
+    kernel: Kernel
+    grid: Extent
+    block: Extent
+
+    def __call__(self, *args: Argument) -> Launched:
+        """Run it; arrays are read and written in place."""
+        return self.kernel.launch(self.grid, self.block, args)
+
+
+class Kernel:
+    """One kernel of a loaded program."""
+
+    def __init__(self, owner: LoadedProgram, image: Image) -> None:
+        self.owner, self.image = owner, image
+
+    @property
+    def function(self) -> Function:
+        """Its head and body."""
+        return self.image.kernel
+
+    def __getitem__(self, shape: tuple[Extent, Extent]) -> Configured:
+        """`kernel[grid, block]`, each a number or up to three of them."""
+        return Configured(self, *shape)
+
+    def launch(
+        self,
+        grid: Extent,
+        block: Extent,
+        args: Sequence[Argument],
+        *,
+        shared: int = 0,
+        seed: int | None = None,
+        observer: Observer | None = None,
+        steps: int = STEP_BUDGET,
+        wave_lanes: int = WAVE_LANES,
+    ) -> Launched:
+        """Run the kernel to its end.
+
+        `shared` are bytes of dynamic shared memory for each block; `seed` asks for a random order of threads that
+        the same seed repeats; `steps` is the number of instructions that one thread may execute; `wave_lanes` bounds
+        the threads that run at the same time (whole blocks, at least one).
+
+        Raises:
+            LaunchError: arguments, grid or block do not fit.
+            KernelFault: the kernel trapped, failed an assertion, touched memory that is not there, or hangs.
+            PtxError: a thread came to an instruction that the machine does not know.
+        """
+        arena = self.owner.arena
+        grid3, block3 = _extent("grid", grid), _extent("block", block)
+        _check_shape(self.function, grid3, block3)
+        size = self.image.static_shared + shared
+        if size > LARGEST_SHARED:
+            raise LaunchError(f"{size} bytes of shared memory, a block may have {LARGEST_SHARED}")
+        count = len(arena.allocations)
+        buffers, budget, waves = Buffers(arena), Budget(steps), 0
+        output: list[str] = []
+        try:
+            data = pack_arguments(self.function, args, buffers)
+            address = self._place_parameters(data)
+            shape = Shape(grid3, block3, (size, shared), data, address)
+            for first, blocks in shape.waves(wave_lanes):
+                wave = shape.wave(self.function.name, arena, first, blocks, budget, output)
+                wave.observer = observer
+                if seed is not None:
+                    wave.scheduler = Scheduler(seed + first)
+                run_wave(wave, self.image)
+                waves += 1
+            buffers.copy_back()
+        except KernelFault as fault:
+            fault.output = "".join(output)
+            raise
+        finally:
+            _release(arena, count)
+        return Launched("".join(output), budget.executed, waves)
+
+    def _place_parameters(self, data: bytes) -> int:
+        """Put the parameter bytes into memory, where a kernel may take their addresses."""
+        arena = self.owner.arena
+        address = arena.allocate(f"parameters of {self.function.name}", "param", max(len(data), 1))
+        arena.slice(address, len(data))[:] = np.frombuffer(data, np.uint8)
+        return address
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One launch: grid and block, (all, dynamic) shared bytes of a block, the parameters and where they lie."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: tuple[int, int]
+    parameters: bytes
+    address: int
+
+    def waves(self, most_lanes: int) -> Iterator[tuple[int, int]]:
+        """(first block, number of blocks) of each wave."""
+        blocks = max(1, most_lanes // (-(-math.prod(self.block) // 32) * 32))
+        total = math.prod(self.grid)
+        for first in range(0, total, blocks):
+            yield first, min(blocks, total - first)
+
+    def wave(self, kernel: str, arena: Arena, first: int, blocks: int, budget: Budget, output: list[str]) -> Wave:
+        """The wave of `blocks` blocks from `first`."""
+        return Wave(
+            kernel=kernel,
+            arena=arena,
+            grid=self.grid,
+            block=self.block,
+            first_block=first,
+            blocks=blocks,
+            shared_bytes=self.shared[0],
+            dynamic_shared=self.shared[1],
+            parameters=self.parameters,
+            parameter_address=self.address,
+            budget=budget,
+            output=output,
+        )
+
+
+def _release(arena: Arena, count: int) -> None:
+    """Give back a launch's memory, unless blocks of the device heap outlive it."""
+    if any(a.kind == "heap" and not a.freed for a in arena.allocations[count:]):
+        for allocation in arena.allocations[count:]:
+            allocation.freed = allocation.freed or allocation.kind != "heap"
+        return
+    arena.release_from(count)
+
+
+def _extent(what: str, extent: Extent) -> tuple[int, int, int]:
+    numbers = (extent,) if isinstance(extent, int | np.integer) else tuple(extent)
+    if not 1 <= len(numbers) <= 3 or any(int(n) < 1 for n in numbers):
+        raise LaunchError(f"{what} is {extent}, wanted one to three positive numbers")
+    x, y, z = (int(n) for n in (*numbers, 1, 1)[:3])
+    return x, y, z
+
+
+def _check_shape(function: Function, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    threads = block[0] * block[1] * block[2]
+    if threads > 1024 or block[2] > 64:
+        raise LaunchError(f"block {block} has {threads} threads, a block may have 1024 (and 64 in z)")
+    if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+        raise LaunchError(f"grid {grid} is larger than a device takes (2147483647, 65535, 65535)")
+    required = function.directives.get("reqntid")
+    if required and (*required, 1, 1)[:3] != block:
+        raise LaunchError(f"{function.name}: block is {block}, the kernel requires {(*required, 1, 1)[:3]}")
+    most = function.directives.get("maxntid")
+    if most and threads > math.prod(most):
+        raise LaunchError(f"{function.name}: block has {threads} threads, the kernel allows {math.prod(most)}")
+    total = threads * grid[0] * grid[1] * grid[2]
+    if total > MOST_THREADS:
+        seconds = total * len(function.instructions) / 100e6
+        raise LaunchError(
+            f"{function.name}: {total} threads, the machine takes {MOST_THREADS};"
+            f" at 100 million instructions a second this would be {seconds / 60:.0f} minutes and more"
+        )
+
+
+def _place_variables(program: Program, arena: Arena) -> dict[tuple[str, str], int]:
+    """Put every variable into memory and write what it starts with."""
+    placed: list[tuple[str, Variable]] = [("", variable) for variable in program.variables.values()]
+    placed += [(function.name, v) for function in program.functions.values() for v in function.variables]
+    addresses: dict[tuple[str, str], int] = {}
+    for owner, variable in placed:
+        if variable.space not in ("global", "const") or variable.external:
+            continue
+        address = arena.allocate(variable.name, variable.space, variable.size, max(variable.align, 16))
+        addresses[owner, variable.name] = address
+        arena.slice(address, len(variable.initial))[:] = np.frombuffer(variable.initial, np.uint8)
+    functions = function_addresses(program)
+    for owner, variable in placed:
+        for relocation in variable.relocations:
+            symbol = program.aliases.get(relocation.symbol, relocation.symbol)
+            target = addresses.get((owner, symbol), addresses.get(("", symbol), functions.get(symbol)))
+            if target is None:
+                raise LaunchError(
+                    f"{program.name}: variable {variable.name} holds the address of {symbol}, which is not there"
+                )
+            value = (target + relocation.addend) >> relocation.shift & ((1 << 8 * relocation.width) - 1)
+            data = np.frombuffer(value.to_bytes(relocation.width, "little"), np.uint8)
+            arena.slice(addresses[owner, variable.name] + relocation.offset, relocation.width)[:] = data
+    return addresses
+
+
+def _near(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {found[0]}" if found else ""
