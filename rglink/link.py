@@ -1,4 +1,4 @@
-"""One link, top to bottom. Read this first; it is the only module that knows every room.
+"""One link, top to bottom: `build_program`, then `generate_images`. Read this first; it alone knows every room.
 
 `argv -> LinkOptions -> Inputs -> Resolution -> Module -> list[CodegenJob] -> list[CodegenResult] -> fat binary`
 """
@@ -46,26 +46,36 @@ Sysroot = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Linked:
-    """What a link made.
+class Program:
+    """The final program as plain data. `bitcode` is all that code generation needs; `kernels` and `variables` are
+    the names that every image must show to the host, sorted; `debug` says what line information the IR holds."""
 
-    `results` are the images, one per target that was needed, proven; `fatbin` is b"" unless asked for. `module` is
-    the final program; `names` maps an exported name to what it had to become.
-    """
-
-    inputs: Inputs
-    resolution: Resolution
-    module: Module
-    final: Final
+    bitcode: bytes
     kernels: tuple[str, ...]
     variables: tuple[str, ...]
     debug: Literal["none", "lineinfo", "full"]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program with what reports tell of it. `final.names` maps a global to the name it had to get."""
+
+    resolution: Resolution
+    module: Module
+    final: Final
+    program: Program
+
+
+@dataclass(frozen=True)
+class Images:
+    """`results` are proven, one for each target that the outputs need; `fatbin` is b"" unless asked for."""
+
     results: tuple[CodegenResult, ...]
     fatbin: bytes
 
 
-def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagnostics, trace: Trace) -> Linked:
-    """Link what `options` names.
+def build_program(options: LinkOptions, sysroot: Sysroot, diags: Diagnostics, trace: Trace) -> Built:
+    """From files to the final program: the first half of a link. LLVM may crash, so run it in a supervised child.
 
     Raises:
         LinkFailed: mistakes were found; they are in `diags`.
@@ -101,8 +111,29 @@ def link(options: LinkOptions, backend: Backend, sysroot: Sysroot, diags: Diagno
         diags.checkpoint()
     # The module is final: only copies of it are compiled.
     trace.save("final", module.text)
-    linked = _linked(inputs, resolution, module, final, debug)
-    return _generate(linked, options, backend, diags, trace)
+    return Built(resolution, module, final, _program(roots, module, final, debug))
+
+
+def generate_images(
+    program: Program, options: LinkOptions, backend: Backend, diags: Diagnostics, trace: Trace
+) -> Images:
+    """From the final program to proven images: the second half of a link. The backend runs NVIDIA's tools.
+
+    Raises:
+        LinkFailed: an image does not hold what was linked.
+        UsageError: a single cubin was asked for and not one architecture.
+        ToolError: a tool failed, crashed, or overran its budget.
+    """
+    with trace.phase("codegen"):
+        jobs = plan_codegen(program, options)
+        results = backend.run(jobs, options.jobs or len(os.sched_getaffinity(0)))
+    with trace.phase("prove"):
+        prove(results, program.kernels, program.variables, diags)
+        diags.checkpoint()
+    with trace.phase("pack"):
+        wanted = [result for result in results if result.target in options.targets]
+        fatbin = pack_fatbin(wanted, os.path.basename(options.output)) if "fatbin" in options.emit else b""
+    return Images(tuple(results), fatbin)
 
 
 def _read_and_resolve(
@@ -131,22 +162,6 @@ def _collect_garbage(module: Module, resolution: Resolution, inputs: Inputs, dia
     check_recursion(text, resolution, diags)
     check_initializers(text, diags)
     return text
-
-
-def _generate(linked: Linked, options: LinkOptions, backend: Backend, diags: Diagnostics, trace: Trace) -> Linked:
-    """The images that the outputs need, proven, and the fat binary of those that were asked for."""
-    if not {"fatbin", "cubin", "ptx"} & set(options.emit):
-        return linked
-    with trace.phase("codegen"):
-        jobs = plan_codegen(linked, options)
-        results = backend.run(jobs, options.jobs or len(os.sched_getaffinity(0)))
-    with trace.phase("prove"):
-        prove(results, linked.kernels, linked.variables, diags)
-        diags.checkpoint()
-    with trace.phase("pack"):
-        wanted = [result for result in results if result.target in options.targets]
-        fatbin = pack_fatbin(wanted, os.path.basename(options.output)) if "fatbin" in options.emit else b""
-    return replace(linked, results=tuple(results), fatbin=fatbin)
 
 
 def _open_files(options: LinkOptions, diags: Diagnostics) -> list[InputFile]:
@@ -260,26 +275,24 @@ def _reduce_debug_info(text: ModuleText, options: LinkOptions) -> Literal["none"
     return "lineinfo"
 
 
-def _linked(
-    inputs: Inputs, resolution: Resolution, module: Module, final: Final, debug: Literal["none", "lineinfo", "full"]
-) -> Linked:
-    roots = resolution.roots
+def _program(roots: Roots, module: Module, final: Final, debug: Literal["none", "lineinfo", "full"]) -> Program:
     kernels = tuple(sorted(final.names.get(name, name) for name in _exports(roots)))
     variables = tuple(sorted(final.names.get(name, name) for name in roots.variables))
-    return Linked(inputs, resolution, module, final, kernels, variables, debug, (), b"")
+    return Program(module.bitcode(), kernels, variables, debug)
 
 
-def plan_codegen(linked: Linked, options: LinkOptions) -> list[CodegenJob]:
+def plan_codegen(program: Program, options: LinkOptions) -> list[CodegenJob]:
     """One job per image that the outputs need.
 
     Raises:
         UsageError: a single cubin was asked for and not one architecture.
     """
-    bitcode = linked.module.bitcode()
     route: Route = "nvvm" if options.codegen == "nvvm" else "llvm"
     name = os.path.basename(options.output)
     return [
-        CodegenJob(name, target, route, bitcode, linked.kernels, linked.variables, options.opt_level, linked.debug)
+        CodegenJob(
+            name, target, route, program.bitcode, program.kernels, program.variables, options.opt_level, program.debug
+        )
         for target in needed_targets(options)
     ]
 

@@ -24,6 +24,24 @@ measure() {
     .venv/bin/python benchmarks/link_time.py "$1"
 }
 
-measure "the samples" samples sensor_kernels
+# As `pip install` of a wheel does it; an editable install compiles a module when it is first imported, or never.
+.venv/bin/python -m compileall -q rglink
+
+# compile CRATE NAME [DEPENDENCY...]: an .rgo of a sample crate.
+compile() {
+    externs=
+    for each in $3; do externs="$externs --extern $each=$out/$each.rgo"; done
+    (cd samples && RGLINK_RUSTC=$rustc rgcc -c "$1/src/lib.rs" -o "$out/$2.rgo" --crate-name "$2" --edition 2024 $externs)
+}
+
+compile vecmath vecmath ""
+compile blocks blocks vecmath
+compile windows windows "vecmath blocks"
+compile sensor-kernels sensor_kernels "vecmath blocks windows"
+echo "== the samples by hand: rgcc's objects"
+.venv/bin/python benchmarks/link_time_rgo.py --drop blocks_selftest --drop dump_histogram \
+    "$out/vecmath.rgo" "$out/blocks.rgo" "$out/windows.rgo" "$out/sensor_kernels.rgo"
+
+measure "the samples under cargo: unoptimized crates with line tables, five architectures" samples sensor_kernels
 .venv/bin/python benchmarks/generate_workspace.py "$out/generated" --crates 30 --functions 50 --seed 2
 measure "generated: 30 crates, 1500 functions" "$out/generated" program

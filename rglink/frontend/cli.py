@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import os
 import shlex
-import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from rglink import __version__
 from rglink.arch import Arch
@@ -19,12 +19,11 @@ from rglink.diagnostics import (
     Diagnostics,
     LinkFailed,
     RglinkError,
-    ToolError,
 )
 from rglink.frontend.outputs import OutputFile, check_output, write_outputs
 from rglink.options import LinkOptions, parse_options
 from rglink.trace import Trace
-from rglink.worker import BugInChild, budgets, run_supervised
+from rglink.worker import BugInChild
 
 USAGE = """\
 usage: rglink INPUT... -o OUT [options]
@@ -44,7 +43,9 @@ OUT's ending says what is made: .fatbin, .cubin, .ptx, .ltoir, .bc, .ll.
   --allow=SLUG, --warn=SLUG, --deny=SLUG              level of a named diagnostic
 """
 
-_FRAME = struct.Struct("<I")  # length of the JSON that precedes the files' bytes
+# As shells report the signals SIGINT and SIGPIPE.
+EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
 _SUBCOMMANDS = ("cargo-config",)
 
 
@@ -57,11 +58,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error.diagnostic.render(), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone, as with `| head`: nothing more can be said, and nobody is to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_PIPE
     except (AssertionError, BugInChild) as error:
         print(f"rglink: error: a bug of rglink: {error}", file=sys.stderr)
         print(f">>> to reproduce: {shlex.join(['rglink', *words])}", file=sys.stderr)
         return EXIT_BUG
+
+
+def entry() -> NoReturn:
+    """The console script: `main`, then the end of the process at once, as lld does it.
+
+    Taking the interpreter and the loaded libraries apart would cost a small link a tenth of its time, and so would
+    looking for reference cycles: a link makes few, and ends.
+    """
+    gc.set_threshold(200_000)
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(words: list[str]) -> int:
@@ -85,7 +103,9 @@ def _run(words: list[str]) -> int:
 
 
 def _link(options: LinkOptions) -> int:
-    """Link in a supervised child, then write what it made."""
+    """Link, then write what it made: all or nothing."""
+    from rglink.frontend.session import run_link
+
     check_output(options.output, options.inputs)
     diags = Diagnostics(dict(options.levels))
     if options.replaced_cpu:
@@ -96,11 +116,13 @@ def _link(options: LinkOptions) -> int:
         )
     trace = Trace(options.output, options.save_temps, options.stop_after)
     try:
-        answer = _supervised(options, diags, trace)
+        files, printed = run_link(options, diags, trace)
     except LinkFailed:
         _show(diags)
         return EXIT_FAILED
-    files, printed = _unpack(answer)
+    except RglinkError:
+        _show(diags)
+        raise
     if options.driven_by_rustc:
         files.append(_report_file(options, diags, printed))
     write_outputs(files)
@@ -108,34 +130,6 @@ def _link(options: LinkOptions) -> int:
     _show(diags, notes=not options.driven_by_rustc)
     print(printed, end="")
     return EXIT_DONE
-
-
-def _supervised(options: LinkOptions, diags: Diagnostics, trace: Trace) -> bytes:
-    """The answer of the child that links.
-
-    Raises:
-        ToolError: it crashed or overran a budget; the message says on what.
-    """
-
-    def work() -> bytes:
-        from rglink.frontend.session import link_and_report
-
-        return _pack(*link_and_report(options, diags, trace))
-
-    try:
-        # Code generation in there has budgets of its own, which have to run out first.
-        return run_supervised("link", work, seconds=2 * budgets()[0], diags=diags)
-    except ToolError as error:
-        said = error.diagnostic
-        if said.message.startswith("link: "):
-            message = said.message.replace("link:", f"{trace.last_note()}:", 1)
-            raise ToolError(message, *said.places, slug=said.slug, cure=said.cure) from None
-        raise
-    except LinkFailed:
-        raise
-    except RglinkError:
-        _show(diags)
-        raise
 
 
 def _show(diags: Diagnostics, notes: bool = True) -> None:
@@ -146,31 +140,11 @@ def _show(diags: Diagnostics, notes: bool = True) -> None:
 
 def _report_file(options: LinkOptions, diags: Diagnostics, printed: str) -> OutputFile:
     """`app.rglink.txt`: what was said, for rustc drops a succeeding linker's output."""
+    from rglink.frontend.session import lifted
+
     text = "".join(f"{item.render()}\n" for item in diags.items) + printed
     path = Path(options.output).with_suffix(".rglink.txt")
     return OutputFile(str(path), text.encode("utf-8", "surrogateescape"), link_to=lifted(path))
-
-
-def lifted(path: Path) -> str:
-    """The path one level up when cargo links into its `deps` folder: it lifts only the file that rustc names."""
-    return str(path.parent.parent / path.name) if path.parent.name == "deps" else ""
-
-
-def _pack(files: Sequence[OutputFile], printed: str) -> bytes:
-    header = {"printed": printed, "files": [(file.path, file.link_to, len(file.data)) for file in files]}
-    encoded = json.dumps(header).encode()
-    return b"".join([_FRAME.pack(len(encoded)), encoded, *(file.data for file in files)])
-
-
-def _unpack(answer: bytes) -> tuple[list[OutputFile], str]:
-    (length,) = _FRAME.unpack_from(answer)
-    position = _FRAME.size + length
-    header = json.loads(answer[_FRAME.size : position])
-    files: list[OutputFile] = []
-    for path, link_to, size in header["files"]:
-        files.append(OutputFile(path, answer[position : position + size], link_to))
-        position += size
-    return files, str(header["printed"])
 
 
 def _native_arches() -> tuple[Arch, ...]:

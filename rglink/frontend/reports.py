@@ -1,4 +1,4 @@
-"""The `--print-` reports of a link, rendered in the child that holds the program."""
+"""The `--print-` reports of a link: those of the program, and those of the images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
 from rglink.frontend.outputs import OutputFile
 from rglink.frontend.resources import render_json, render_table, resource_rows
-from rglink.link import Linked
+from rglink.link import Built, Images
 from rglink.lto.gc import gc_report, why_live
 from rglink.lto.sources import describe
 from rglink.objfmt.cubin import read_cubin
@@ -14,33 +14,40 @@ from rglink.options import LinkOptions
 from rglink.trace import Trace
 
 
-def render_reports(
-    linked: Linked, options: LinkOptions, diags: Diagnostics, trace: Trace
-) -> tuple[str, list[OutputFile]]:
-    """The text for stdout, and the reports that go to files of their own.
+def render_program_reports(built: Built, options: LinkOptions, diags: Diagnostics) -> str:
+    """What `--print-gc`, `--why-live` and `--print-barriers` tell.
 
     Raises:
         LinkFailed: `--why-live` names what no input defines.
     """
     parts: list[str] = []
-    files: list[OutputFile] = []
     if options.print_gc:
-        parts.append(gc_report(linked.resolution).render())
-    parts += ["\n".join(why_live(linked.resolution, symbol, diags)) + "\n" for symbol in options.why_live]
+        parts.append(gc_report(built.resolution).render())
+    parts += ["\n".join(why_live(built.resolution, symbol, diags)) + "\n" for symbol in options.why_live]
     diags.checkpoint()
     if options.print_barriers:
-        parts.append(render_barriers(linked))
+        parts.append(render_barriers(built))
+    return "".join(parts)
+
+
+def render_images_reports(
+    images: Images, map_text: str, options: LinkOptions, trace: Trace
+) -> tuple[str, list[OutputFile]]:
+    """The text for stdout of what is known at the end, and the reports that go to files of their own."""
+    parts: list[str] = []
+    files: list[OutputFile] = []
     if options.print_resources:
-        rows = resource_rows(
-            [
-                (result.target.name, read_cubin(result.target.name, result.image))
-                for result in linked.results
-                if result.target.kind == "cubin"
-            ]
-        )
+        cubins = [
+            (result.target.name, read_cubin(result.target.name, result.image))
+            for result in images.results
+            if result.target.kind == "cubin"
+        ]
+        rows = resource_rows(cubins)
         parts.append((render_json(rows) if options.print_resources == "json" else render_table(rows)) + "\n")
     if options.print_map:
-        files.append(OutputFile(options.print_map, render_map(linked).encode("utf-8", "surrogateescape")))
+        sizes = [f"  {result.target.name:<14} {len(result.image):>8} bytes\n" for result in images.results]
+        text = "".join(["images\n", *sizes, map_text])
+        files.append(OutputFile(options.print_map, text.encode("utf-8", "surrogateescape")))
     if options.time_phases:
         parts.append(trace.render() + "\n")
     if options.time_trace:
@@ -48,11 +55,11 @@ def render_reports(
     return "".join(parts), files
 
 
-def render_barriers(linked: Linked) -> str:
+def render_barriers(built: Built) -> str:
     """`--print-barriers`: the form that each barrier of the program got, and why."""
-    original = {new: old for old, new in linked.final.names.items()}
+    original = {new: old for old, new in built.final.names.items()}
     lines = []
-    for decision in linked.final.barriers:
+    for decision in built.final.barriers:
         function = demangle(original.get(decision.function, decision.function))
         where = f" ({decision.line})" if decision.line else ""
         form = "aligned" if decision.aligned else "unaligned"
@@ -60,18 +67,16 @@ def render_barriers(linked: Linked) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def render_map(linked: Linked) -> str:
-    """`--print-map`: what is in the images, where each definition came from, and what was read."""
-    lines = ["images"]
-    lines += [f"  {result.target.name:<14} {len(result.image):>8} bytes" for result in linked.results]
-    lines.append("kernels")
-    lines += [f"  {name}" for name in linked.kernels]
+def render_map(built: Built) -> str:
+    """`--print-map` but for the images: what they hold, where each definition came from, and what was read."""
+    lines = ["kernels"]
+    lines += [f"  {name}" for name in built.program.kernels]
     lines.append("variables")
-    lines += [f"  {name}" for name in linked.variables]
+    lines += [f"  {name}" for name in built.program.variables]
     lines.append("definitions")
-    lines += [f"  {kept.kind:<9} {kept.name}  {kept.place}" for kept in gc_report(linked.resolution).kept]
+    lines += [f"  {kept.kind:<9} {kept.name}  {kept.place}" for kept in gc_report(built.resolution).kept]
     lines.append("renamed")
-    lines += [f"  {demangle(old)} -> {new}" for old, new in sorted(linked.final.names.items())]
+    lines += [f"  {demangle(old)} -> {new}" for old, new in sorted(built.final.names.items())]
     lines.append("inputs")
-    lines += [f"  {describe(source)}" for source in linked.resolution.sources]
+    lines += [f"  {describe(source)}" for source in built.resolution.sources]
     return "\n".join(lines) + "\n"

@@ -20,10 +20,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rglink.cache import cache_root
 from rglink.diagnostics import ToolError
-from rglink.frontend.rustc import Rustc
+
+if TYPE_CHECKING:  # a link that finds its sysroot in the cache needs no rustc
+    from rglink.frontend.rustc import Rustc
 
 TARGET = "nvptx64-nvidia-cuda"
 # rustc itself would take sm_30, which NVIDIA's tools refuse today; this is the lowest they still know.
@@ -35,7 +38,7 @@ _FLAGS = (
     "--cap-lints=allow",
     "-Copt-level=3",
     "-Cpanic=abort",
-    "-Ccodegen-units=16",
+    "-Ccodegen-units=128",
     "-Cdebuginfo=0",
     f"-Ctarget-cpu={LOWEST_CPU}",
     "-Zforce-unstable-if-unmarked",

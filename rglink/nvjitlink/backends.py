@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -15,9 +13,8 @@ from rglink.arch import Target
 from rglink.diagnostics import ToolError
 from rglink.nvjitlink import llvm_route, nvvm_route
 from rglink.nvjitlink.job import CodegenJob, CodegenResult
-from rglink.nvjitlink.libraries import LibraryName, load
+from rglink.nvjitlink.libraries import load
 
-_LOADED_AHEAD: tuple[LibraryName, ...] = ("nvjitlink", "nvfatbin")
 _HEADER = struct.Struct("<I")  # length of the JSON before the image and the PTX
 
 
@@ -36,29 +33,16 @@ class Backend(Protocol):
 class LocalBackend:
     """Runs jobs in supervised children of this process."""
 
-    def __init__(self) -> None:
-        self._loading: threading.Thread | None = None
-
-    def load_meanwhile(self) -> None:
-        """Begin to load nvJitLink and nvFatbin beside other work: LLVM's calls leave the interpreter to a thread.
-
-        A library that is missing is reported by `run`, which needs it.
-        """
-        self._loading = threading.Thread(target=_load_quietly)
-        self._loading.start()
-
-    def prepare(self, jobs_route: str = "llvm") -> None:
-        """Load the libraries here, once, so that no child has to.
+    def prepare(self, route: str) -> None:
+        """Load the libraries of a route here, once, so that no child has to; beside other work if there is any.
 
         Raises:
             ToolError: a library is missing.
         """
-        if self._loading is not None:
-            self._loading.join()  # a process that forks must have no other thread
-            self._loading = None
         ir.preload()
         load("nvjitlink")
-        if jobs_route == "nvvm":
+        load("nvfatbin")
+        if route == "nvvm":
             load("nvvm")
 
     def run(self, jobs: Sequence[CodegenJob], parallel: int) -> list[CodegenResult]:
@@ -71,12 +55,6 @@ class LocalBackend:
             decoded = _decode(answer, [jobs[index].target for index in group])
             results.update(zip(group, decoded, strict=True))
         return [results[index] for index in range(len(jobs))]
-
-
-def _load_quietly() -> None:
-    for name in _LOADED_AHEAD:
-        with contextlib.suppress(ToolError):
-            load(name)
 
 
 def _share_ptx(jobs: Sequence[CodegenJob]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rglink.diagnostics import Diagnostics, LinkFailed
-from rglink.link import Linked, link
+from rglink.link import Program, build_program, generate_images
 from rglink.nvjitlink.backends import LocalBackend
 from rglink.nvjitlink.job import CodegenJob, CodegenResult
 from rglink.options import parse_options
@@ -41,15 +41,17 @@ class Double:
         return self.change(list(jobs), LocalBackend().run(jobs, parallel))
 
 
-def run_link(folder: Path, change: Change) -> tuple[Linked | None, str]:
+def run_link(folder: Path, change: Change) -> tuple[Program | None, str]:
     (folder / "a.ll").write_text(PROGRAM)
     words = [str(folder / "a.ll"), "-o", str(folder / "app.fatbin"), "--arch", "sm_75,sm_90,compute_75"]
     diags = Diagnostics()
     try:
-        linked = link(parse_options(words, tuple), Double(change), lambda _: [], diags, Trace())
+        options = parse_options(words, tuple)
+        program = build_program(options, lambda _: [], diags, Trace()).program
+        generate_images(program, options, Double(change), diags, Trace())
     except LinkFailed:
-        linked = None
-    return linked, "\n".join(item.render() for item in diags.items)
+        return None, "\n".join(item.render() for item in diags.items)
+    return program, "\n".join(item.render() for item in diags.items)
 
 
 def of_other_kernels(jobs: list[CodegenJob], kernels: str) -> bytes:
