@@ -176,7 +176,18 @@ def _prmt(modifiers: Modifiers) -> Operation:
     mode, _kind = take("prmt", modifiers, ("", *_PERMUTE), ("b32",))
     table = np.array(_PERMUTE.get(mode, ()), dtype=U64)
 
+    def by_constant(a: Bits, b: Bits, control: int) -> Bits:
+        result = np.uint32(0)
+        for i in range(4):
+            code = int(table[control & 3, i]) if mode else control >> (4 * i) & 15
+            picked = ((b if code & 4 else a) >> np.uint32(8 * (code & 3))) & _BYTE
+            picked = (picked >> np.uint32(7)) * _BYTE if code & 8 else picked
+            result = result | (picked << np.uint32(8 * i))
+        return result
+
     def permute(a: Bits, b: Bits, c: Bits) -> Bits:
+        if np.ndim(c) == 0:
+            return by_constant(a, b, int(c))
         source = (b.astype(U64) << np.uint64(32)) | a
         result = np.uint32(0)
         for i in range(4):

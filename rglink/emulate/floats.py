@@ -1,9 +1,10 @@
 """Floating-point instructions of PTX on f16, bf16, f32 and f64, their packed pairs, and mixed precision.
 
 Semantics: PTX ISA 9.x, "Floating-Point Instructions", "Half Precision Floating-Point Instructions" and "Mixed Precision
-Floating-Point Instructions". Round-to-nearest goes through NumPy, whose +, -, *, / and sqrt are IEEE 754's;
-the other roundings go through `softfloat`. NaN results: see `softfloat`; abs, neg and copysign touch the sign bit
-alone, which PTX leaves open for f32 and Rust asks for. `.ftz` flushes operands before and results after rounding.
+Floating-Point Instructions". Round-to-nearest goes through NumPy, whose +, -, *, / and sqrt are IEEE 754's; the other
+roundings and fused multiply-adds go through `errorfree` and `softfloat`. NaN results: see `softfloat`; abs, neg and
+copysign touch the sign bit alone, which PTX leaves open for f32 and Rust asks for. `.ftz` flushes operands before and
+results after rounding.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rglink.emulate import softfloat
+from rglink.emulate import errorfree, softfloat
 from rglink.emulate.approx import APPROXIMATE
 from rglink.emulate.errors import Unsupported
 from rglink.emulate.forms import (
     F16,
     F32,
+    F64,
     U32,
     U64,
     Bits,
@@ -90,35 +92,55 @@ def _nearest(form: Format, ufunc: np.ufunc) -> Operation:
 def multiply_add(form: Format) -> Operation:
     """a * b + c to nearest, rounded once."""
     if form.name == "f64":
-        return lambda a, b, c: softfloat.multiply_add(form, "rn", a, b, c)
-    if form.name == "f16":
-        # 22 bits of product and 11 of addend lie within 53 wherever a tie can be near.
-        return lambda a, b, c: settle(form, (widen(form, a) * widen(form, b) + widen(form, c)).astype(F16))
-    dropped = U32.type(0x8000) if form.name == "bf16" else U64.type(1 << 28)
+        return lambda a, b, c: _settled64(errorfree.fused64(a, b, c), a, b, c)
 
     def fma(a: Bits, b: Bits, c: Bits) -> Bits:
-        total = widen(form, a) * widen(form, b) + widen(form, c)
-        narrow = total.astype(F32)
+        product, addend = widen(form, a) * widen(form, b), widen(form, c)
+        if form.name == "f16":
+            # 22 bits of product and 11 of addend lie within 53 wherever a tie can be near.
+            return settle(form, (product + addend).astype(F16))
         if form.name == "bf16":
-            result, tie = to_bf16(narrow), (narrow.view(U32) & (dropped + dropped - U32.type(1))) == dropped
-        else:
-            result, tie = settle(form, narrow), (total.view(U64) & (dropped + dropped - U64.type(1))) == dropped
-        # The double sum was itself rounded: where it lies on a tie, or among the subnormals, only integers tell.
-        doubtful = tie | (np.abs(narrow) < np.float32(1.2e-38)) & (total != 0)
-        return _redo(form, result, doubtful, a, b, c) if doubtful.any() else result
+            return to_bf16(errorfree.to_odd32(product, addend))
+        return settle(form, errorfree.to_nearest32(product, addend))
 
     return fma
 
 
-def _redo(form: Format, result: Bits, lanes: Bits, *operands: Bits) -> Bits:
-    """`result` with the chosen lanes computed in integers."""
-    result, lanes, *spread = np.broadcast_arrays(result, lanes, *operands)
-    result = result.copy()
-    result[lanes] = softfloat.multiply_add(form, "rn", *(x[lanes] for x in spread))
-    return result
+def _settled64(bits: Bits, *operands: Bits) -> Bits:
+    return settle(FORMATS["f64"], bits.view(F64), *operands)
 
 
-def _directed(name: str, form: Format, rounding: str) -> Operation:
+def _directed32(name: str, rounding: str) -> Operation:
+    """f32 towards zero or an infinity, by way of f64."""
+    form = FORMATS["f32"]
+    zero = F64.type(0)
+
+    def sum_of(x: Bits, y: Bits) -> Bits:
+        numbers = errorfree.directed32(rounding, *errorfree.two_sum(x, y))
+        if rounding == "rm":
+            # A sum of zero is -0 here unless both addends are +0.
+            nothing = (numbers == 0) & (x + y == 0)
+            numbers = np.where(nothing & (np.signbit(x) | np.signbit(y)), F32.type(-0.0), numbers)
+        return settle(form, numbers)
+
+    def one_number(number: Bits) -> Bits:
+        # 53 bits of a product are all; those of a quotient or root fall on no f32 unless it is exact.
+        return settle(form, errorfree.directed32(rounding, number, zero))
+
+    table: Mapping[str, Operation] = {
+        "add": lambda a, b: sum_of(widen(form, a), widen(form, b)),
+        "sub": lambda a, b: sum_of(widen(form, a), -widen(form, b)),
+        "mul": lambda a, b: one_number(widen(form, a) * widen(form, b)),
+        "div": lambda a, b: one_number(widen(form, a) / widen(form, b)),
+        "rcp": lambda a: one_number(1.0 / widen(form, a)),
+        "sqrt": lambda a: one_number(np.sqrt(widen(form, a))),
+        "fma": lambda a, b, c: sum_of(widen(form, a) * widen(form, b), widen(form, c)),
+    }
+    return table[name]
+
+
+def _directed64(name: str, rounding: str) -> Operation:
+    form = FORMATS["f64"]
     one, minus = form.bits.type(form.bias << form.fraction), form.bits.type(form.sign)
 
     def mul(a: Bits, b: Bits) -> Bits:
@@ -154,7 +176,7 @@ _UFUNCS: Mapping[str, np.ufunc] = {
 
 def _rounded(name: str, form: Format, rounding: str) -> Operation:
     if rounding != "rn":
-        return _directed(name, form, rounding)
+        return _directed64(name, rounding) if form.name == "f64" else _directed32(name, rounding)
     return multiply_add(form) if name == "fma" else _nearest(form, _UFUNCS[name])
 
 
@@ -276,18 +298,21 @@ def _testp(modifiers: Modifiers) -> Operation:
 
 def _two_way(form: Format, smaller: bool, strict: bool) -> Operation:
     """min or max of two: -0 < +0; a number beats a NaN, unless `strict` (.NaN)."""
-    ufunc = (np.minimum if smaller else np.maximum) if strict else (np.fmin if smaller else np.fmax)
-    merge = np.bitwise_or if smaller else np.bitwise_and
+    ufunc, merge = (np.minimum, np.bitwise_or) if smaller else (np.maximum, np.bitwise_and)
+    view = NUMBERS.get(form.name)
 
     def pick(a: Bits, b: Bits) -> Bits:
-        if form.name == "bf16":
-            x, y = from_bf16(a), from_bf16(b)
-            result = to_bf16(ufunc(x, y))
-        else:
-            x, y = a.view(NUMBERS[form.name]), b.view(NUMBERS[form.name])
-            result = settle(form, ufunc(x, y), a, b)
+        x, y = (from_bf16(a), from_bf16(b)) if view is None else (a.view(view), b.view(view))
+        numbers = ufunc(x, y)
+        bits = to_bf16(numbers) if view is None else numbers.view(form.bits)
+        if softfloat.has_nan(numbers):
+            # Not by NumPy's fmin: it makes a NaN of a signaling one and a number.
+            nan_x, nan_y = x != x, y != y
+            either = softfloat.nan_of(form, a, b)
+            lone = either if strict else np.where(nan_x, b, a)
+            bits = np.where(nan_x & nan_y, either, np.where(nan_x | nan_y, lone, bits))
         # Equal numbers have equal bits, but for the zeros, where the sign decides.
-        return np.where(x == y, merge(a, b), result)
+        return np.where(x == y, merge(a, b), bits)
 
     return pick
 
