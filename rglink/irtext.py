@@ -498,6 +498,11 @@ class ModuleText:
         self.add(f"attributes #{number} = {{ {attributes} }}")
         return number
 
+    def fresh_metadata(self) -> int:
+        """The lowest number above those of all metadata nodes."""
+        numbers = (re.match(r"!(\d+) = ", item.head) for item in self.of_kind("metadata"))
+        return max((int(match[1]) for match in numbers if match), default=-1) + 1
+
     def rename(self, renamed: Callable[[str], str | None]) -> None:
         """Give globals new names wherever they stand."""
         for item in self.items:

@@ -211,7 +211,9 @@ def _with_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Input
 
 
 def _join_sysroot(inputs: Inputs, sysroot: Sysroot, diags: Diagnostics) -> Inputs:
-    more = load_sources([open_input(path) for path in sysroot(_sysroot_key(inputs))], diags)
+    files = [open_input(path) for path in sysroot(_sysroot_key(inputs))]
+    # Reports name these as anybody's: the folder says where this user's cache is.
+    more = load_sources([replace(file, path=os.path.basename(file.path)) for file in files], diags)
     return replace(inputs, archives=(*inputs.archives, *more.archives))
 
 

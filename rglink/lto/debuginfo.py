@@ -40,7 +40,8 @@ def to_line_directives(text: ModuleText) -> None:
     """
     if not has_line_tables(text):
         return
-    subroutine, types = (f"!{number}" for number in range(_next_node(text), _next_node(text) + 2))
+    fresh = text.fresh_metadata()
+    subroutine, types = f"!{fresh}", f"!{fresh + 1}"
     for item in text.of_kind("metadata"):
         if _UNIT.search(item.head):
             item.head = _UNIT_FIELDS.sub("", _EMISSION.sub("emissionKind: DebugDirectivesOnly", item.head))
@@ -51,11 +52,6 @@ def to_line_directives(text: ModuleText) -> None:
     for item in text.of_kind("variable", "declare"):
         item.head = _without_attachments(item.head)
     _drop_records(text)
-
-
-def _next_node(text: ModuleText) -> int:
-    numbers = (match[1] for item in text.of_kind("metadata") if (match := _NODE.match(item.head)))
-    return max((int(number[1:]) for number in numbers), default=-1) + 1
 
 
 def strip_debug(text: ModuleText) -> None:

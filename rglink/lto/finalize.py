@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rglink import __version__
 from rglink.diagnostics import Diagnostics
 from rglink.ir import Module
 from rglink.irinst import instructions
@@ -142,11 +143,11 @@ def _drop_host_matters(text: ModuleText) -> None:
         if item.head.startswith("!llvm.module.flags = "):
             kept = [n for n in _operands(item.head) if any(f'!"{flag}"' in nodes.get(n, "") for flag in _FLAGS_KEPT)]
             item.head = f"!llvm.module.flags = !{{{', '.join(kept)}}}"
-        elif item.head.startswith("!llvm.ident = "):
-            first = {nodes.get(n, n).partition(" = ")[2]: n for n in reversed(_operands(item.head))}
-            item.head = f"!llvm.ident = !{{{', '.join(first[text] for text in sorted(first))}}}"
-    empty = {"!llvm.module.flags = !{}", "!llvm.ident = !{}"}
-    text.items = [item for item in text.items if item.head not in empty]
+    # The program is ours from here on: linked again, it must not be taken for a crate that rustc optimized.
+    gone = ("!llvm.ident = ", "!llvm.module.flags = !{}")
+    text.items = [item for item in text.items if not item.head.startswith(gone)]
+    node = text.fresh_metadata()
+    text.add(f"!llvm.ident = !{{!{node}}}", f'!{node} = !{{!"rglink version {__version__}"}}')
 
 
 def _operands(line: str) -> list[str]:

@@ -219,7 +219,10 @@ def test_rustc_speaks_for_itself(rgcc: Rgcc, tmp_path: Path, capfd: pytest.Captu
 
 def test_rustc_speaks_in_colours_to_a_terminal(sysroot: Sysroot, tmp_path: Path) -> None:
     (tmp_path / "k.rs").write_text(WRONG)
-    ours, theirs = pty.openpty()
+    try:
+        ours, theirs = pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no terminal can be opened here: {error}")
     running = subprocess.Popen([*RGCC, "-c", "k.rs", "-o", "k.rgo"], cwd=tmp_path, stderr=theirs)
     os.close(theirs)
     said = b""
