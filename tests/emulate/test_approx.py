@@ -102,6 +102,10 @@ def test_gross_approximations_of_f64() -> None:
     assert numbers[1:5] == [-INF, INF, 0.0, -0.0]
     assert int(got[5]) == 0x7FFFFFFF00000000
     assert numbers[6:] == [INF, -INF]
+    # Subnormal words of operand and result are zeros.
+    edge = np.array([1e-310, -1e-310, 1.7e308, -1.7e308], dtype="f8").view("u8")
+    assert run("rcp.approx.ftz.f64", edge).tolist() == np.array([INF, -INF, 0.0, -0.0]).view("u8").tolist()
+    assert run("rsqrt.approx.ftz.f64", edge[:2]).view("f8").tolist() == [INF, -INF]
     roots = run("rsqrt.approx.ftz.f64", x)
     assert abs(roots.view("f8")[0] ** 2 * 3 - 1) < 2**-18
     assert roots.view("f8").tolist()[6:] == [INF, -INF]
