@@ -85,7 +85,8 @@ def test_the_whole() -> None:
         assert gone not in text
     assert '"nvvm.maxntid"="128,1,1"' in text
     assert 'c"comdat\\00"' in text
-    assert text.count("rustc version") == text.count("clang version") == 1
+    assert text.count("rustc version") == text.count("clang version") == 0
+    assert text.count("rglink version") == 1
     assert "nvvm-reflect-ftz" in text
     ptx = assemble(text, "sm_75")
     assert ".maxntid 128" in ptx
