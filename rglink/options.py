@@ -110,8 +110,7 @@ def _required(name: str, value: str | None, words: Iterator[str]) -> str:
 
 
 _LISTS = {"--export-symbol": "exports", "-L": "library_dirs", "-l": "libraries", "--why-live": "why_live",
-          "--kernels-from": "kernels_from"}  # fmt: skip
-_PATTERNS = {"--keep": "keep", "--drop": "drop"}
+          "--keep": "keep", "--drop": "drop", "--kernels-from": "kernels_from"}  # fmt: skip
 _SCALARS = {"-o": "output", "--target-cpu": "target_cpu", "--print-map": "print_map", "--time-trace": "time_trace",
             "--cache-dir": "cache_dir"}  # fmt: skip
 _FLAGS = {"--print-gc": "print_gc", "--time-phases": "time_phases", "--print-barriers": "print_barriers"}
@@ -133,9 +132,6 @@ def _apply(options: LinkOptions, name: str, value: str | None, words: Iterator[s
     if name in _LISTS:
         old: tuple[str, ...] = getattr(options, _LISTS[name])
         return replace(options, **{_LISTS[name]: (*old, _required(name, value, words))})  # type: ignore[arg-type]
-    if name in _PATTERNS:
-        given = tuple(filter(None, _required(name, value, words).split(",")))
-        return replace(options, **{_PATTERNS[name]: getattr(options, _PATTERNS[name]) + given})
     if name in _SCALARS:
         return replace(options, **{_SCALARS[name]: _required(name, value, words)})  # type: ignore[arg-type]
     if name in _CHOICES:
@@ -249,7 +245,7 @@ def _phases(name: str, value: str) -> tuple[str, ...]:
 
 
 def _near_option(name: str) -> str:
-    known = [*_NOT_BUILT, *_LISTS, *_PATTERNS, *_SCALARS, *_FLAGS, *_CHOICES, "--arch", "--debug", "--no-cache",
+    known = [*_NOT_BUILT, *_LISTS, *_SCALARS, *_FLAGS, *_CHOICES, "--arch", "--debug", "--no-cache",
              "--target", "--lineinfo", "--emit", "--remap-path-prefix", "--allow", "--warn", "--deny",
              "--print-resources", "--save-temps", "--stop-after"]  # fmt: skip
     near = difflib.get_close_matches(name, known, 1)

@@ -60,11 +60,11 @@ def test_the_ending_says_what_is_made(output: str, emit: str) -> None:
 
 def test_levels_lists_and_joined_values() -> None:
     options = parse(
-        *"a.rgo -oa.fatbin -Llib -L other -lm -j3 --keep a*,b --keep=c --drop d".split(),
+        *"a.rgo -oa.fatbin -Llib -L other -lm -j3 --keep a* --keep=m::f<A,B> --drop d".split(),
         *"--allow=unprotected-crate --deny recursive-function,renamed-kernel".split(),
     )
     assert (options.library_dirs, options.libraries, options.jobs) == (("lib", "other"), ("m",), 3)
-    assert (options.keep, options.drop) == (("a*", "b", "c"), ("d",))
+    assert (options.keep, options.drop) == (("a*", "m::f<A,B>"), ("d",))
     assert options.levels == (
         ("unprotected-crate", "allow"),
         ("recursive-function", "deny"),
