@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rglink.irtext import code_of, skip_balanced, skip_type, split_commas, unquote
+from rglink.irtext import code_of, next_comma, skip_balanced, skip_type, split_commas, unquote
 
 _LOCAL = r'%(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
 _RESULT = re.compile(rf"\s+(?:({_LOCAL}) = )?((?:tail |musttail |notail )?)([a-z][a-z_0-9]*)\b ?(.*)$", re.DOTALL)
@@ -211,26 +211,8 @@ def value_end(rest: str, start: int) -> int:
     raise ValueError(f"no pointer value at {start} in {rest!r}")
 
 
-def _operand_end(rest: str, start: int) -> int:
-    """Position of the comma (outside brackets and strings) that ends the operand at `start`, or the end."""
-    depth, quoted = 0, False
-    for position in range(start, len(rest)):
-        char = rest[position]
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "([{<":
-            depth += 1
-        elif char in ")]}>":
-            depth -= 1
-        elif char == "," and depth == 0:
-            return position
-    return len(rest)
-
-
 def _next_operand(rest: str, start: int) -> int:
-    return _operand_end(rest, start) + 2
+    return next_comma(rest, start) + 2
 
 
 def phi_incoming(instruction: Instruction) -> tuple[str, list[tuple[str, str]]]:

@@ -179,13 +179,12 @@ def skip_balanced(text: str, start: int) -> int:
     raise ValueError(f"unclosed {text[start]!r} in {text!r}")
 
 
-def split_commas(text: str) -> list[str]:
-    """Split at the commas outside brackets and strings; parts are stripped, an empty text gives no part."""
-    parts: list[str] = []
+def next_comma(text: str, start: int = 0) -> int:
+    """Position of the first comma at or after `start` that is outside brackets and strings; the end without one."""
     depth = 0
-    begin = 0
     quoted = False
-    for position, char in enumerate(text):
+    for position in range(start, len(text)):
+        char = text[position]
         if char == '"':
             quoted = not quoted
         elif quoted:
@@ -195,8 +194,17 @@ def split_commas(text: str) -> list[str]:
         elif char in ")]}>":
             depth -= 1
         elif char == "," and depth == 0:
-            parts.append(text[begin:position].strip())
-            begin = position + 1
+            return position
+    return len(text)
+
+
+def split_commas(text: str) -> list[str]:
+    """Split at the commas outside brackets and strings; parts are stripped, an empty text gives no part."""
+    parts: list[str] = []
+    begin = 0
+    while (end := next_comma(text, begin)) < len(text):
+        parts.append(text[begin:end].strip())
+        begin = end + 1
     last = text[begin:].strip()
     return [*parts, last] if last or parts else []
 
@@ -324,7 +332,8 @@ def read_variable(line: str) -> Variable:
         linkage = _LINKAGE.get(word, linkage)
         words.append(word)
     end = skip_type(rest, 0)
-    value, suffix = _split_initializer(rest[end:])
+    comma = next_comma(rest, end)
+    value, suffix = rest[end:comma].strip(), rest[comma:]
     declared = linkage in ("external", "extern_weak") and not value
     name = unquote(token)
     return Variable(
@@ -337,23 +346,6 @@ def read_variable(line: str) -> Variable:
         None if declared else value,
         suffix,
     )
-
-
-def _split_initializer(rest: str) -> tuple[str, str]:
-    depth = 0
-    quoted = False
-    for position, char in enumerate(rest):
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "([{<":
-            depth += 1
-        elif char in ")]}>":
-            depth -= 1
-        elif char == "," and depth == 0:
-            return rest[:position].strip(), rest[position:]
-    return rest.strip(), ""
 
 
 _CONVENTION = re.compile(
