@@ -10,7 +10,6 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,12 +20,12 @@ from rglink.diagnostics import (
     EXIT_DONE,
     EXIT_FAILED,
     Diagnostics,
-    InputError,
     LinkFailed,
     RglinkError,
     UsageError,
 )
 from rglink.frontend.crate import CrateOptions, OptLevel, RustcFailed, compile_crate
+from rglink.frontend.outputs import OutputFile, check_output, write_outputs
 
 # Options of rustc that rgcc decides: without them the crate would lose its meaning, its name or its form.
 _OWN_OPTIONS = (
@@ -45,8 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     diags = Diagnostics()
     try:
         options = parse_arguments(sys.argv[1:] if argv is None else argv)
-        _check_output(options)
-        _write_whole(options.output, compile_crate(options, diags))
+        output = str(options.output)
+        check_output(output, [str(options.source), *(str(path) for _, path in options.externs)])
+        write_outputs([OutputFile(output, compile_crate(options, diags))])
     except RglinkError as error:
         _report(diags)
         print(error.diagnostic.render("rgcc"), file=sys.stderr)
@@ -177,36 +177,3 @@ def _check_rustc_args(arguments: list[str]) -> None:
             name = value.split("=", 1)[0].replace("_", "-")
             if name in names:
                 raise UsageError(f"{short}{name} cannot be passed to rustc: rgcc sets it", cure="rgcc --help")
-
-
-def _check_output(options: CrateOptions) -> None:
-    """Find out before the compile what would stop the file from being written."""
-    output = options.output
-    if not output.parent.is_dir():
-        raise InputError(f"{output}: output folder {output.parent} does not exist", slug="output")
-    if output.is_dir():
-        raise InputError(f"{output}: is a folder, wanted a file", slug="output")
-    inputs = [options.source, *(path for _, path in options.externs)]
-    if output.exists() and any(path.exists() and path.samefile(output) for path in inputs):
-        raise UsageError(f"-o {output}: is an input")
-
-
-def _write_whole(output: Path, data: bytes) -> None:
-    """Write the file, or leave an older one as it is."""
-    try:
-        descriptor, partial = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}", slug="output") from None
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(partial, 0o666 & ~mask)
-        os.replace(partial, output)
-    except OSError as error:
-        os.unlink(partial)
-        raise InputError(f"{output}: cannot be written: {error.strerror}", slug="output") from None
-    except BaseException:
-        os.unlink(partial)
-        raise
