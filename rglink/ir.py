@@ -69,6 +69,17 @@ def _tell(what: str) -> None:
         watcher(what)
 
 
+def versions() -> tuple[str, str]:
+    """llvmlite's version and its LLVM's.
+
+    Raises:
+        ToolError: the LLVM is another than the one this rglink was made for.
+    """
+    import llvmlite
+
+    return str(llvmlite.__version__), ".".join(str(part) for part in _binding().llvm_version_info)
+
+
 @dataclass(frozen=True)
 class Global:
     """What llvmlite tells of a global without printing it. `linkage` is LLVM's word."""

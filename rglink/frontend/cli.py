@@ -28,6 +28,7 @@ from rglink.worker import BugInChild
 USAGE = """\
 usage: rglink INPUT... -o OUT [options]
        rglink cargo-config [--write]
+       rglink doctor
 
 Links Rust crates for NVIDIA GPUs into one fat binary. Inputs: .rgo, .rlib, .a, .bc, .ll, @FILE.
 OUT's ending says what is made: .fatbin, .cubin, .ptx, .ltoir, .bc, .ll.
@@ -46,7 +47,7 @@ OUT's ending says what is made: .fatbin, .cubin, .ptx, .ltoir, .bc, .ll.
 # As shells report the signals SIGINT and SIGPIPE.
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
-_SUBCOMMANDS = ("cargo-config",)
+_SUBCOMMANDS = ("cargo-config", "doctor")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,9 +85,7 @@ def entry() -> NoReturn:
 
 def _run(words: list[str]) -> int:
     if words and words[0] in _SUBCOMMANDS:
-        from rglink.frontend import cargo_config
-
-        return cargo_config.main(words[1:])
+        return _subcommand(words[0], words[1:])
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="")
         return EXIT_DONE
@@ -100,6 +99,16 @@ def _run(words: list[str]) -> int:
     if options.cache_dir:
         os.environ["RGLINK_CACHE_DIR"] = options.cache_dir
     return _link(options)
+
+
+def _subcommand(name: str, words: list[str]) -> int:
+    if name == "doctor":
+        from rglink.frontend import doctor
+
+        return doctor.main(words)
+    from rglink.frontend import cargo_config
+
+    return cargo_config.main(words)
 
 
 def _link(options: LinkOptions) -> int:
