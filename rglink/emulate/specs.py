@@ -9,6 +9,7 @@ INIT  := "zeros" | "ones" | "arange" [ ":" START [ ":" STEP ] ] | "random" [ ":"
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,9 @@ ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:=(.*))?", re.DOTALL)
 SCALAR = re.compile(r"(\w+)=(.*)", re.DOTALL)
 NAME = re.compile(r"[A-Za-z_]\w*")
 # Elements of an array that are printed before it is cut in the middle.
-MOST_SHOWN = 64
+MOST_SHOWN = 32
+# Arrays are held three times: here, as they were, and in the machine's memory.
+LARGEST_ARRAY = 1 << 30
 EXAMPLE = "wanted for example f32[1024]=random, out:f32[1024], slice:u32[8]=arange, u64=1024 or @x.npy"
 
 
@@ -226,10 +229,10 @@ def _prepare(spec: ArgumentSpec, source: np.random.Generator) -> Prepared:
         return _array_argument(spec, _read(spec, spec.file))
     if spec.shape is None:
         return Prepared(spec, _scalar(spec))
-    try:
-        return _array_argument(spec, _filled(spec, spec.shape, source))
-    except (MemoryError, ValueError) as error:
-        raise LaunchError(f"--arg {spec.text}: cannot be made: {error}") from None
+    size = math.prod(spec.shape) * np.dtype(TYPES[spec.type]).itemsize
+    if size > LARGEST_ARRAY:
+        raise LaunchError(f"--arg {spec.text}: {size} bytes, an array may have {LARGEST_ARRAY}")
+    return _array_argument(spec, _filled(spec, spec.shape, source))
 
 
 def _array_argument(spec: ArgumentSpec, array: NDArray[Any]) -> Prepared:
@@ -268,7 +271,7 @@ def _filled(spec: ArgumentSpec, shape: tuple[int, ...], source: np.random.Genera
     dtype = np.dtype(TYPES[spec.type])
     word, _, rest = spec.init.partition(":")
     numbers = rest.split(":") if rest else []
-    count = int(np.prod(shape, dtype=object))
+    count = math.prod(shape)
     if word in ("zeros", "ones") and not numbers:
         return np.full(shape, word == "ones", dtype)
     if word == "arange" and len(numbers) <= 2:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rglink.emulate.specs import Prepared
 
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
-COLUMNS = ("per thread", "active", "shared", "wavefronts", "conflicts", "global", "sectors", "used")
+COLUMNS = ("per thread", "active", "shared", "wavefronts", "conflicts", "global", "sectors", "used", "place")
+# Of a long path the end is shown.
+LONGEST_PATH = 40
 
 
 def render_kernels(program: Program) -> str:
@@ -73,25 +75,31 @@ def json_of_results(prepared: Sequence[Prepared], launched: Launched) -> dict[st
 
 
 def render_profile(profile: Profile, folders: Sequence[Path]) -> str:
-    """Totals, then a table by source line, with the lines quoted where the files are there."""
+    """Totals, then a table by source line, with the lines quoted where the files are there.
+
+    Columns that would be empty are left out.
+    """
     from rglink.emulate.sources import source_line
 
     total, threads = profile.total, profile.threads
-    rows: list[tuple[str, ...]] = [COLUMNS, *(_cells(counts, threads) for _, counts in profile.lines)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    places = ["place", *(place_text(place) for place, _ in profile.lines)]
-    wide = max(map(len, places))
+    rows = [(*_cells(counts, threads), place_text(place)) for place, counts in profile.lines]
+    kept = [at for at in range(len(COLUMNS)) if any(row[at] != "-" for row in rows)]
     quotes = ["", *(source_line(*place, folders) or "" if place[0] else "" for place, _ in profile.lines)]
-    table = [
-        "  ".join([*map(str.rjust, row, widths), place.ljust(wide), quote]).rstrip()
-        for row, place, quote in zip(rows, places, quotes, strict=True)
-    ]
-    return "\n".join([*_totals(total, threads), "", *table])
+    table = [[row[at] for at in kept] for row in (COLUMNS, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row, quote in zip(table, quotes, strict=True):
+        cells = [*map(str.rjust, row[:-1], widths), row[-1].ljust(widths[-1]), quote]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([*_totals(total, threads), "", *lines])
 
 
 def place_text(place: Place) -> str:
     """`src/lib.rs:12`, or the line of the PTX where there is no line table."""
-    return f"{place[0]}:{place[1]}" if place[0] else f"PTX line {place[1]}"
+    file, line = place
+    if not file:
+        return f"PTX line {line}"
+    return f"{file}:{line}" if len(file) <= LONGEST_PATH else f"...{file[3 - LONGEST_PATH :]}:{line}"
 
 
 def json_of_profile(profile: Profile) -> dict[str, JsonValue]:
