@@ -1,0 +1,236 @@
+"""Data races: two accesses of one place by threads that nothing orders, at least one a write, not both strong.
+
+Each region of memory has shadow entries; an access is compared with the entries it meets, as vectors. Only suspects
+are looked at by what the threads know of each other. Kept are the last weak and the last strong write, and two
+readers of each granule, so of many earlier accesses one may hide another; a race that is reported is one.
+
+Writes of equal values by plain stores are left out: threads that set one flag do no harm.
+
+Source: PTX ISA, "Memory Consistency Model": "Conflict and Data-races", "Morally strong operations".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rglink.emulate.checks.findings import Findings
+from rglink.emulate.checks.meaning import Meaning, Meanings
+from rglink.emulate.checks.order import THREAD_MASK, TIME_SHIFT, Order
+from rglink.emulate.checks.shadow import NARROW_BIT, STRONG_BITS, WIDE_BIT, Entries, Index, Shadow
+from rglink.emulate.checks.touch import Touch
+from rglink.emulate.checks.values import StoredValues
+from rglink.emulate.frames import Lanes
+from rglink.emulate.ptx import Instruction
+from rglink.emulate.wave import Wave
+
+
+class RaceCheck:
+    """Watches the global and shared memory of one launch."""
+
+    def __init__(self, order: Order, findings: Findings, values: StoredValues) -> None:
+        self.order, self.findings, self.values = order, findings, values
+        self.meanings = Meanings()
+        self.regions: dict[str, Shadow] = {}
+        self.events: list[Instruction | None] = [None]
+        self.narrow_used = False
+
+    def begin_wave(self, wave: Wave) -> None:
+        """Shared memory is fresh; global memory keeps what earlier waves did."""
+        size = wave.blocks * wave.spaces.shared_stride
+        self.regions["shared"] = Shadow(size)
+        self.regions.setdefault("global", Shadow(wave.arena.used))
+
+    def shadow(self, touch: Touch) -> Shadow:
+        """The entries that a touch falls into, fine and many enough."""
+        shadow = self.regions[touch.region]
+        if touch.region == "global" and touch.active.wave.arena.used > shadow.size:
+            shadow.grow(len(touch.active.wave.arena.bytes))
+        shadow.refine(touch.size)
+        return shadow
+
+    def tick(self, instruction: Instruction) -> int:
+        """The time of an access by `instruction`."""
+        now = self.order.tick()
+        self.events.extend([None] * (now - len(self.events)))
+        self.events.append(instruction)
+        return now
+
+    def access(self, kind: str, touch: Touch, instruction: Instruction) -> None:
+        """Check one access of memory and remember it."""
+        meaning = self.meanings.of(instruction)
+        shadow = self.shadow(touch)
+        index, each = shadow.index(touch)
+        now = self.tick(instruction) << TIME_SHIFT
+        numbers = self.order.numbers if touch.active.full else self.order.numbers[touch.active.lanes]
+        mine = numbers | now
+        if each > 1 and not touch.uniform:
+            mine = np.repeat(mine, each)
+        scene = Scene(touch, instruction, shadow, index, each, mine)
+        if kind == "load":
+            self._read(scene, meaning)
+        elif kind == "store":
+            self._write(scene, meaning)
+        else:
+            self._write(scene, meaning, reads=True)
+
+    def _read(self, scene: Scene, meaning: Meaning) -> None:
+        shadow, index = scene.shadow, scene.index
+        self._compare(scene, shadow.writes[index], "write")
+        if shadow.strong is not None and (not meaning.strong or self.narrow_used):
+            self._compare(scene, shadow.strong[index], "atomic write", meaning)
+        mine = scene.mine
+        if meaning.strong:
+            mine = mine | (WIDE_BIT if meaning.wide else NARROW_BIT)
+        self._remember_readers(scene, mine)
+
+    def _remember_readers(self, scene: Scene, mine: Entries) -> None:
+        shadow, index = scene.shadow, scene.index
+        before = shadow.reads[index]
+        if scene.touch.uniform:
+            others = shadow.second_readers()
+            others[index] = mine[0]
+            shadow.reads[index] = mine[-1]
+            return
+        if shadow.others is not None or (before.any() and ((before ^ mine) & THREAD_MASK)[before != 0].any()):
+            others = shadow.second_readers()
+            changed = (before != 0) & (((before ^ mine) & THREAD_MASK) != 0)
+            others[index] = np.where(changed, before, others[index])
+        shadow.reads[index] = mine
+        if isinstance(index, slice):
+            return
+        lost = shadow.reads[index] != mine
+        if lost.any():  # Several lanes at one place: keep the first as well as the last.
+            shadow.second_readers()[index[lost][::-1]] = mine[lost][::-1]
+
+    def _write(self, scene: Scene, meaning: Meaning, reads: bool = False) -> None:
+        scene.expand()
+        shadow, index, mine = scene.shadow, scene.index, scene.mine
+        strong = meaning.strong
+        self._compare(scene, shadow.writes[index], "write", None if strong else meaning)
+        self._compare(scene, shadow.reads[index], "read", meaning)
+        if shadow.others is not None:
+            self._compare(scene, shadow.others[index], "read", meaning)
+        if strong:
+            entries = shadow.strong_writes()
+            if not meaning.wide and scene.touch.region == "global":
+                self.narrow_used = True
+            if self.narrow_used:
+                self._compare(scene, entries[index], "atomic write", meaning)
+            entries[index] = mine | (WIDE_BIT if meaning.wide else NARROW_BIT)
+            return
+        if shadow.strong is not None:
+            self._compare(scene, shadow.strong[index], "atomic write", meaning)
+        shadow.writes[index] = mine
+        if not isinstance(index, slice):
+            self._compare_lanes(scene, shadow.writes[index])
+
+    def _compare(self, scene: Scene, found: Entries, what: str, meaning: Meaning | None = None) -> None:
+        """Report what of `found` may race with the access at hand; `meaning` decides about strong entries."""
+        if not found.any():
+            return
+        if scene.touch.uniform and not scene.expanded:
+            for one in np.unique(found[found != 0]).tolist():
+                self._suspect(scene, np.full(len(scene.mine), one), what, meaning)
+        else:
+            self._suspect(scene, found, what, meaning)
+
+    def _suspect(self, scene: Scene, found: Entries, what: str, meaning: Meaning | None) -> None:
+        suspects = ((found ^ scene.mine) & THREAD_MASK != 0) & (found != 0)
+        floor = self.order.block_floor
+        if scene.touch.region == "shared":
+            least = int(floor[0]) if len(floor) == 1 else int(floor.min())
+            suspects &= found > ((least + 1) << TIME_SHIFT) - 1
+        if not suspects.any():
+            return
+        places = np.flatnonzero(suspects)
+        entries = found[places]
+        lanes = scene.lanes(places)
+        bad = self.order.unordered(entries, lanes)
+        if meaning is not None and meaning.strong:
+            bad &= ~self._morally_strong(entries, lanes, meaning)
+        if bad.any():
+            self._report(scene, places[bad], entries[bad], what)
+
+    def _morally_strong(self, entries: Entries, lanes: Lanes, meaning: Meaning) -> NDArray[np.bool_]:
+        """Which strong entries and the strong access at hand include each other in their scopes."""
+        wave = self.order.wave
+        near = ((entries & THREAD_MASK) - 1) // self.order.threads == lanes // wave.block_lanes + wave.first_block
+        wide = (entries & WIDE_BIT != 0) & meaning.wide
+        both: NDArray[np.bool_] = (entries & STRONG_BITS != 0) & (near | wide)
+        return both
+
+    def _compare_lanes(self, scene: Scene, written: Entries) -> None:
+        """Lanes of one store that met at one place: all but the last find somebody else's entry there."""
+        lost = np.flatnonzero(written != scene.mine)
+        if not len(lost):
+            return
+        entries = written[lost]
+        other = entries & THREAD_MASK != scene.mine[lost] & THREAD_MASK
+        if other.any():
+            self._report(scene, lost[other], entries[other], "write", same=True)
+
+    def _report(self, scene: Scene, places: Lanes, entries: Entries, what: str, same: bool = False) -> None:
+        if what == "write" and scene.instruction.opcode[0] == "st":
+            differ = self._values_differ(scene, places, entries if same else None)
+            places, entries = places[differ], entries[differ]
+            if not len(places):
+                return
+        event = self.events[int(entries[0]) >> TIME_SHIFT]
+        lane = int(scene.lanes(places[:1])[0])
+        self.findings.race(scene.touch, scene.offset(int(places[0])), scene.instruction, lane, event, int(entries[0]))
+
+    def _values_differ(self, scene: Scene, places: Lanes, entries: Entries | None) -> NDArray[np.bool_]:
+        """Which of the places get another value than they hold, or than the lane that wrote last (`entries`) gives."""
+        touch = scene.touch
+        values = self.values.stored(touch.active, scene.instruction, touch.size)
+        if values is None:
+            return np.ones(len(places), np.bool_)
+        width = min(touch.size, 1 << scene.shadow.shift)
+        granules = values.reshape(-1, width)
+        new = granules[places]
+        if entries is not None:
+            ordered = np.argsort(scene.mine, kind="stable")
+            where = np.searchsorted(scene.mine, entries, sorter=ordered)
+            writers = ordered[where]
+            if scene.each > 1:
+                writers = writers // scene.each * scene.each + places % scene.each
+            return np.asarray((granules[writers] != new).any(axis=1))
+        spaces = touch.active.wave.spaces
+        memory = spaces.arena.bytes if touch.region == "global" else spaces.shared[1]
+        at = np.array([scene.offset(int(place)) for place in places.tolist()])
+        old = memory[at[:, None] + np.arange(width)]
+        return np.asarray((old != new).any(axis=1))
+
+
+class Scene:
+    """One access at hand: where its granules are, and the entry that each of them would get."""
+
+    __slots__ = ("each", "expanded", "index", "instruction", "mine", "shadow", "touch")
+
+    def __init__(
+        self, touch: Touch, instruction: Instruction, shadow: Shadow, index: Index, each: int, mine: Entries
+    ) -> None:
+        self.touch, self.instruction, self.shadow = touch, instruction, shadow
+        self.index, self.each, self.mine = index, each, mine
+        self.expanded = False
+
+    def expand(self) -> None:
+        """Turn one offset that all lanes share into one for each."""
+        if self.touch.uniform:
+            self.expanded = True
+            granules = np.arange(self.index.start, self.index.stop) if isinstance(self.index, slice) else self.index
+            self.index = np.tile(granules, self.touch.active.count)
+            self.mine = np.repeat(self.mine, self.each) if self.each > 1 else self.mine
+
+    def lanes(self, places: Lanes) -> Lanes:
+        """The lanes at places of `mine`."""
+        each = self.each if len(self.mine) != self.touch.active.count else 1
+        return self.touch.active.lanes[places // each]
+
+    def offset(self, place: int) -> int:
+        """The byte offset in the region of a place of `mine`."""
+        if isinstance(self.index, slice):
+            length = self.index.stop - self.index.start
+            return int(self.index.start + place % length) << self.shadow.shift
+        return int(self.index[place]) << self.shadow.shift
