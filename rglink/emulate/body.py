@@ -154,7 +154,8 @@ class BodyReader:
         elif kind == "directive":
             self._directive()
         else:
-            raise stream.error(f"found {word or 'the end of the text'!r} in function {self.head.name}")
+            what = f"found {word!r}" if word else "the text ends"
+            raise stream.error(f"{what} in function {self.head.name}")
 
     def _directive(self) -> None:
         stream = self.stream
@@ -254,23 +255,23 @@ class BodyReader:
         opcode = tuple(stream.take().split("."))
         operands: list[Operand] = []
         while not stream.accept(";"):
-            operands.append(self._operand(opcode[0] == "bra"))
+            operands.append(self._operand(opcode[0]))
             if not stream.accept(","):
                 stream.expect(";")
                 break
         self.scope_of.append(self.scope)
         self.instructions.append(Instruction(opcode, guard, tuple(operands), line, self.loc))
 
-    def _operand(self, is_branch: bool = False) -> Operand:
+    def _operand(self, name: str = "") -> Operand:
         stream = self.stream
         word = stream.text
         if stream.kind == "name":
-            return self._name_operand(is_branch)
+            return self._name_operand(name == "bra")
         if word == "[":
             return self._address()
         if word == "{":
             return Vector(self._items("{", "}"))
-        if word == "(" and not self._constant_follows():
+        if word == "(" and name == "call":
             return Arguments(self._items("(", ")"))
         if word == "!" and stream.tokens[stream.at + 1].kind == "name":
             stream.take()
@@ -279,12 +280,6 @@ class BodyReader:
                 raise stream.error("`!` wants a predicate register")
             return Negated(register)
         return constant_of(stream)
-
-    def _constant_follows(self) -> bool:
-        """Whether the parenthesis begins a constant expression and not the arguments of a call."""
-        stream = self.stream
-        before = stream.tokens[stream.at - 1].text
-        return not (before == "," or before.split(".")[0] == "call")
 
     def _name_operand(self, is_branch: bool) -> Operand:
         stream = self.stream

@@ -56,18 +56,23 @@ class Code:
     warp_masks: dict[int, int] = field(default_factory=dict)
     local_bytes: int = 0
     calls: dict[int, CallSite] = field(default_factory=dict)
-    runs: dict[int, tuple[tuple[Step, ...], int]] = field(default_factory=dict)
+    runs: dict[int, tuple[tuple[Step, ...], int, Control | None]] = field(default_factory=dict)
+    joins: frozenset[int] = frozenset()
     live: list[int] = field(default_factory=list)
     live_lists: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
-    def run_from(self, pc: int) -> tuple[tuple[Step, ...], int]:
-        """The steps from `pc` up to the next control, and where that is."""
+    def run_from(self, pc: int) -> tuple[tuple[Step, ...], int, Control | None]:
+        """The steps from `pc` on, where they end, and the control there.
+
+        A run also ends, without a control, where branches lead to: lanes that came another way may wait there.
+        """
         found = self.runs.get(pc)
         if found is None:
             end = pc
-            while self.controls[end] is None:
+            while self.controls[end] is None and (end == pc or end not in self.joins):
                 end += 1
-            found = (tuple(step for step in self.steps[pc:end] if step is not None), end)
+            control = self.controls[end] if end == pc or end not in self.joins else None
+            found = (tuple(step for step in self.steps[pc:end] if step is not None), end, control)
             self.runs[pc] = found
         return found
 
@@ -82,6 +87,7 @@ class Code:
     def finish(self, registers: Mapping[int, np.dtype[np.generic]]) -> None:
         """Find what is live; give zeros to registers that may be read unwritten."""
         self.live = _liveness(self.flows)
+        self.joins = frozenset(target for flow in self.flows for target in flow.targets)
         kept = 0
         for slot in registers:
             kept |= 1 << slot

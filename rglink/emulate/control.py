@@ -186,16 +186,15 @@ def decode_call(table: SlotTable, instruction: Instruction, at: int, image: Imag
     def indirect(group: Group) -> bool:
         values = group.registers[site.slot]
         found = np.unique(values)
-        if len(found) == 1:
-            name = image.function_at(int(found[0]))
+        for value in found.tolist():
+            # Parts that stood at this call together would be joined again: each enters at once.
+            part = group if len(found) == 1 else group.part(np.flatnonzero(values == value), site.code.live_at(at))
+            name = image.function_at(value)
             if name is None:
-                text = f"call of 0x{int(found[0]):x}, which is no function"
-                group.wave.fault(text, group, 0, instruction, "wild-call")
-            return site.enter(group, *image.callee(name))
-        for value in found:
-            index = np.flatnonzero(values == value)
-            part = group.part(index, site.code.live_at(at))
-            part.registers[site.slot] = values[index[:1]]
+                group.wave.fault(f"call of 0x{value:x}, which is no function", part, 0, instruction, "wild-call")
+            site.enter(part, *image.callee(name))
+            if part is group:
+                return True
             group.wave.scheduler.push(part)
         return False
 

@@ -33,7 +33,6 @@ class Launched:
 
     output: str
     executed: int
-    waves: int
 
 
 class DeviceVariable:
@@ -146,44 +145,34 @@ class Kernel:
         steps: int = STEP_BUDGET,
         wave_lanes: int = WAVE_LANES,
     ) -> Launched:
-        """Run the kernel to its end.
+        """Run the kernel to its end: `Configured` with all that may be said.
 
-        `shared` are bytes of dynamic shared memory for each block; `seed` asks for a random order of threads that
-        the same seed repeats; `steps` is the number of instructions that one thread may execute; `wave_lanes` bounds
-        the threads that run at the same time (whole blocks, at least one).
-
-        Raises:
-            LaunchError: arguments, grid or block do not fit.
-            KernelFault: the kernel trapped, failed an assertion, touched memory that is not there, or hangs.
-            PtxError: a thread came to an instruction that the machine does not know.
+        `shared` are bytes of dynamic shared memory for each block; the same `seed` repeats one random order of
+        threads; `steps` is how many instructions one thread may execute; at most `wave_lanes` threads (whole blocks,
+        at least one) run at the same time. Raises LaunchError, KernelFault or PtxError.
         """
-        arena = self.owner.arena
         grid3, block3 = _extent("grid", grid), _extent("block", block)
         _check_shape(self.function, grid3, block3)
-        size = self.image.static_shared + shared
-        if size > LARGEST_SHARED:
-            raise LaunchError(f"{size} bytes of shared memory, a block may have {LARGEST_SHARED}")
+        size = _shared_size(self.image.static_shared + shared)
+        arena = self.owner.arena
         count = len(arena.allocations)
-        buffers, budget, waves = Buffers(arena), Budget(steps), 0
-        output: list[str] = []
+        buffers, output = Buffers(arena), list[str]()
         try:
             data = pack_arguments(self.function, args, buffers)
-            address = self._place_parameters(data)
-            shape = Shape(grid3, block3, (size, shared), data, address)
-            for first, blocks in shape.waves(wave_lanes):
-                wave = shape.wave(self.function.name, arena, first, blocks, budget, output)
+            shape = Shape(grid3, block3, (size, shared), data, self._place_parameters(data))
+            budget = Budget(steps)
+            for wave in shape.waves(self.function.name, arena, budget, output, wave_lanes):
                 wave.observer = observer
                 if seed is not None:
-                    wave.scheduler = Scheduler(seed + first)
+                    wave.scheduler = Scheduler(seed + wave.first_block)
                 run_wave(wave, self.image)
-                waves += 1
             buffers.copy_back()
         except KernelFault as fault:
             fault.output = "".join(output)
             raise
         finally:
             _release(arena, count)
-        return Launched("".join(output), budget.executed, waves)
+        return Launched("".join(output), budget.executed)
 
     def _place_parameters(self, data: bytes) -> int:
         """Put the parameter bytes into memory, where a kernel may take their addresses."""
@@ -203,29 +192,25 @@ class Shape:
     parameters: bytes
     address: int
 
-    def waves(self, most_lanes: int) -> Iterator[tuple[int, int]]:
-        """(first block, number of blocks) of each wave."""
+    def waves(self, kernel: str, arena: Arena, budget: Budget, output: list[str], most_lanes: int) -> Iterator[Wave]:
+        """The waves of the grid in order, each made when it is its turn."""
         blocks = max(1, most_lanes // (-(-math.prod(self.block) // 32) * 32))
         total = math.prod(self.grid)
         for first in range(0, total, blocks):
-            yield first, min(blocks, total - first)
-
-    def wave(self, kernel: str, arena: Arena, first: int, blocks: int, budget: Budget, output: list[str]) -> Wave:
-        """The wave of `blocks` blocks from `first`."""
-        return Wave(
-            kernel=kernel,
-            arena=arena,
-            grid=self.grid,
-            block=self.block,
-            first_block=first,
-            blocks=blocks,
-            shared_bytes=self.shared[0],
-            dynamic_shared=self.shared[1],
-            parameters=self.parameters,
-            parameter_address=self.address,
-            budget=budget,
-            output=output,
-        )
+            yield Wave(
+                kernel=kernel,
+                arena=arena,
+                grid=self.grid,
+                block=self.block,
+                first_block=first,
+                blocks=min(blocks, total - first),
+                shared_bytes=self.shared[0],
+                dynamic_shared=self.shared[1],
+                parameters=self.parameters,
+                parameter_address=self.address,
+                budget=budget,
+                output=output,
+            )
 
 
 def _release(arena: Arena, count: int) -> None:
@@ -243,6 +228,12 @@ def _extent(what: str, extent: Extent) -> tuple[int, int, int]:
         raise LaunchError(f"{what} is {extent}, wanted one to three positive numbers")
     x, y, z = (int(n) for n in (*numbers, 1, 1)[:3])
     return x, y, z
+
+
+def _shared_size(size: int) -> int:
+    if size > LARGEST_SHARED:
+        raise LaunchError(f"{size} bytes of shared memory, a block may have {LARGEST_SHARED}")
+    return size
 
 
 def _check_shape(function: Function, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:

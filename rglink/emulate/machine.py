@@ -50,18 +50,16 @@ def run_group(group: Group, wave: Wave) -> None:
     observer = wave.observer
     while True:
         code, first = group.code, group.pc
-        steps, end = code.run_from(first)
+        steps, end, control = code.run_from(first)
         for step in steps:
             step(group)
-        count = end - first + 1
+        count = end - first + (control is not None)
         group.steps += count
         budget.executed += count * group.count
         if observer is not None:
-            observer.on_run(group, code.number, first, end)
+            observer.on_run(group, code.number, first, first + count - 1)
         group.pc = end
-        control = code.controls[end]
-        assert control is not None
-        if not control(group):
+        if control is not None and not control(group):
             return
         if ready and not scheduler.goes_on(group):
             scheduler.push(group)

@@ -31,7 +31,6 @@ class BarrierUse:
     arrives_only: bool
     reduction: str
     predicate: int
-    negated: bool
     target: int
 
 
@@ -60,7 +59,7 @@ class Barriers:
         waiting = self.waiting.get(number)
         if (waiting is None or not waiting.here.any()) and not use.arrives_only and self._complete(group, wanted):
             if use.reduction:
-                mask = np.broadcast_to(_predicate(group, use), (group.count,))
+                mask = np.broadcast_to(group.registers[use.predicate], (group.count,))
                 group.registers[use.target] = self._reduced(use.reduction, mask, group.lanes, group)
             return self._pass(group, number, use)
         if waiting is None:
@@ -70,7 +69,7 @@ class Barriers:
         waiting.here[group.lanes] = True
         waiting.wanted[group.lanes // wave.block_lanes] = wanted
         if use.reduction:
-            waiting.holds[group.lanes] = _predicate(group, use)
+            waiting.holds[group.lanes] = group.registers[use.predicate]
         if use.arrives_only:
             group.pc += 1
         else:
@@ -158,17 +157,12 @@ class Barriers:
         return [(g, use.instruction, number) for number, w in sorted(self.waiting.items()) for g, use in w.groups]
 
 
-def _predicate(group: Group, use: BarrierUse) -> Vector:
-    mask = group.registers[use.predicate]
-    return ~mask if use.negated else mask
-
-
 def decode_barrier(table: SlotTable, instruction: Instruction, at: int) -> Control:
     """bar and barrier (bar.warp is in `warp`)."""
     parts = [part for part in instruction.opcode[1:] if part not in ("cta", "aligned")]
     if not parts or parts[0] not in ("sync", "arrive", "red"):
         raise Unsupported(f"instruction {instruction.text}")
-    reduction, predicate, negated, target = "", -1, False, -1
+    reduction, predicate, target = "", -1, -1
     operands = list(instruction.operands)
     if parts[0] == "red":
         reduction = parts[1]
@@ -176,19 +170,25 @@ def decode_barrier(table: SlotTable, instruction: Instruction, at: int) -> Contr
         predicate = table.source(operands.pop(), "pred")
     elif len(parts) > 1:
         raise Unsupported(f"instruction {instruction.text}")
-    use = BarrierUse(instruction, parts[0] == "arrive", reduction, predicate, negated, target)
+    use = BarrierUse(instruction, parts[0] == "arrive", reduction, predicate, target)
     number = table.source(operands[0], "u32")
     wanted = table.source(operands[1], "u32") if len(operands) > 1 else -1
 
     def barrier(group: Group) -> bool:
         r = group.registers
-        numbers, counts = r[number], r[wanted] if wanted >= 0 else None
-        if _varies(numbers) or (counts is not None and _varies(counts)):
-            _split_by(group, number if _varies(numbers) else wanted)
-            return False
-        which, threads = int(numbers[0]), 0 if counts is None else int(counts[0])
-        _check_barrier(group, which, threads, instruction)
-        return group.wave.barriers.arrive(group, which, threads, use)
+        threads = np.zeros(1, np.uint32) if wanted < 0 else r[wanted]
+        pairs = (r[number].astype(np.uint64) << np.uint64(32)) | threads
+        found = np.unique(pairs).tolist()
+        for pair in found:
+            part = group if len(found) == 1 else group.part(np.flatnonzero(pairs == pair), table.code.live_at(at))
+            which, count = pair >> 32, pair & 0xFFFF_FFFF
+            _check_barrier(part, which, count, instruction)
+            goes_on = group.wave.barriers.arrive(part, which, count, use)
+            if part is group:
+                return goes_on
+            if goes_on:
+                group.wave.scheduler.push(part)
+        return False
 
     return barrier
 
@@ -199,18 +199,6 @@ def _check_barrier(group: Group, number: int, threads: int, instruction: Instruc
     if threads % 32 or threads > group.wave.block_lanes:
         text = f"barrier waits for {threads} threads, wanted a multiple of 32 up to {group.wave.block_lanes}"
         group.wave.fault(text, group, 0, instruction)
-
-
-def _varies(vector: Vector) -> bool:
-    return len(vector) > 1 and bool((vector != vector[0]).any())
-
-
-def _split_by(group: Group, slot: int) -> None:
-    values = group.registers[slot]
-    for value in np.unique(values):
-        index = np.flatnonzero(values == value)
-        part = group.part(index, group.code.live_at(group.pc))
-        group.wave.scheduler.push(part)
 
 
 def decode_fence(table: SlotTable, instruction: Instruction) -> Step:
