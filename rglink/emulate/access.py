@@ -80,7 +80,8 @@ def decode_load(table: SlotTable, instruction: Instruction) -> Step:
         step = _load_parameter(table, instruction, targets, ptx_type)
         if step is not None:
             return step
-        space = "generic"
+        # The parameters of a kernel lie in global memory, those of functions that have an address in local memory.
+        space = "generic" if table.function.is_kernel else "local"
     address = address_of(table, instruction.operands[1])
     size = TYPE_SIZES[ptx_type]
     slots = [table.destination(target, ptx_type) for target in targets]
@@ -135,9 +136,11 @@ def elements(operand: Operand, count: int) -> tuple[Operand, ...]:
 def _load_parameter(
     table: SlotTable, instruction: Instruction, targets: tuple[Operand, ...], ptx_type: str
 ) -> Step | None:
-    """A load from a named parameter; None for one through a register, which holds the address of a kernel's."""
+    """A load from a named parameter; None for one that has an address, or through a register, which holds it."""
     operand = instruction.operands[1]
     if not isinstance(operand, Address) or not isinstance(operand.base, Symbol):
+        return None
+    if operand.base.name in table.local_offsets:
         return None
     size = TYPE_SIZES[ptx_type]
     start = operand.base.offset + operand.offset

@@ -55,6 +55,8 @@ class Code:
     locs: list[tuple[str, int] | None] = field(default_factory=list)
     warp_masks: dict[int, int] = field(default_factory=dict)
     local_bytes: int = 0
+    # (offset in local memory, bytes, slot) of parameters that live in memory because their addresses are taken.
+    spills: list[tuple[int, int, int]] = field(default_factory=list)
     calls: dict[int, CallSite] = field(default_factory=dict)
     runs: dict[int, tuple[tuple[Step, ...], int, Control | None]] = field(default_factory=dict)
     joins: frozenset[int] = frozenset()

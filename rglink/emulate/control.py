@@ -166,11 +166,21 @@ class CallSite:
         group.frame, group.code, group.registers, group.pc = frame, callee, fresh, 0
         try:
             wave.spaces.grow_stack(group.stack + callee.local_bytes)
+            self._spill(group, callee)
         except BadAccess as bad:
             wave.fault(bad.text, group, 0, self.instruction, bad.slug)
         if group.steps > wave.budget.limit:
             wave.overrun(group)
         return True
+
+    def _spill(self, group: Group, callee: Code) -> None:
+        """Write to the callee's local memory what it takes the address of."""
+        wave = group.wave
+        for offset, size, slot in callee.spills:
+            place = np.array([group.stack + offset], np.uint64)
+            if wave.observer is not None:
+                wave.observer.on_access("store", "local", group, place, size, self.instruction)
+            wave.spaces.store("local", group, place, size, group.registers[slot])
 
 
 def decode_call(table: SlotTable, instruction: Instruction, at: int, image: Image) -> Control:

@@ -95,8 +95,8 @@ class SlotTable:
         self.after: list[Step] = []
         self.flow = Flow()
         self.local_offsets: dict[str, int] = {}
-        self._lay_out_cells()
         self._lay_out_local()
+        self._lay_out_cells()
 
     def begin(self) -> None:
         """Start an instruction."""
@@ -241,8 +241,27 @@ class SlotTable:
             for name, offset, size in parameter_accesses(instruction):
                 if name in places:
                     places[name].add((offset, size))
+        in_memory = self._parameters_in_memory(formals)
         for name, used in places.items():
+            used = in_memory.get(name, used)
             self.cells[name] = self._cells_for(name, sizes[name], used)
+        for name in in_memory:
+            base = self.local_offsets[name]
+            self.code.spills += [(base + offset, size, slot) for (offset, size), slot in self.cells[name].items()]
+
+    def _parameters_in_memory(self, formals: Sequence[Parameter]) -> dict[str, set[tuple[int, int]]]:
+        """Formal parameters whose addresses are taken, with cells for all of their bytes; each gets local memory."""
+        taken = {name for instruction in self.function.instructions for name in addresses_taken(instruction)}
+        found: dict[str, set[tuple[int, int]]] = {}
+        for parameter in formals:
+            if parameter.name not in taken or parameter.in_register:
+                continue
+            base = -(-self.code.local_bytes // 16) * 16
+            self.local_offsets[parameter.name] = base
+            self.code.local_bytes = base + -(-parameter.size // 16) * 16
+            words = {(at, 8) for at in range(0, parameter.size - 7, 8)}
+            found[parameter.name] = words | {(at, 1) for at in range(parameter.size & ~7, parameter.size)}
+        return found
 
     def _cells_for(self, name: str, size: int, used: set[tuple[int, int]]) -> Cells:
         ordered = sorted(used)
@@ -270,6 +289,13 @@ def parameter_accesses(instruction: Instruction) -> list[tuple[str, int, int]]:
             start = operand.base.offset + operand.offset
             found += [(operand.base.name, start + size * at, size) for at in range(count)]
     return found
+
+
+def addresses_taken(instruction: Instruction) -> list[str]:
+    """The names whose addresses an instruction takes as values: arguments of calls are passed, not taken."""
+    if instruction.opcode[0] == "call":
+        return []
+    return [operand.name for operand in instruction.operands if isinstance(operand, Symbol)]
 
 
 def is_param_space(opcode: tuple[str, ...]) -> bool:

@@ -33,6 +33,13 @@ ARENA_SPACES = frozenset(("global", "const", "param"))
 NOWHERE = np.zeros(0, np.int64)
 
 
+def local_offsets(addresses: Addresses) -> Addresses:
+    """Local addresses; LLVM also reads variadic arguments by `ld.local` through generic ones, which devices take."""
+    if LOCAL_BASE <= int(addresses[0]) < LOCAL_BASE + WINDOW:
+        return addresses - np.uint64(LOCAL_BASE)
+    return addresses
+
+
 class Spaces:
     """All memory that the lanes of one wave see. `shared_bytes` is the size for each block."""
 
@@ -72,7 +79,7 @@ class Spaces:
             view, index = self._shared(active, addresses, size)
             return view.take(index)
         if space == "local":
-            return self._load_local(active, addresses, size)
+            return self._load_local(active, local_offsets(addresses), size)
         where = self._window(addresses)
         if where is not None:
             return self.load(where[0], active, addresses - where[1] if where[1] else addresses, size)
@@ -101,7 +108,7 @@ class Spaces:
             view[index] = values[-1] if len(index) == 1 else values
             return
         if space == "local":
-            self._store_local(active, addresses, size, values)
+            self._store_local(active, local_offsets(addresses), size, values)
             return
         where = self._window(addresses)
         if where is not None:
@@ -131,7 +138,7 @@ class Spaces:
             view, index = self._shared(active, addresses, size)
             yield view, np.broadcast_to(index, (active.count,)), None
         elif space == "local":
-            view, index = self._local(active, addresses, size)
+            view, index = self._local(active, local_offsets(addresses), size)
             yield view, index, None
         else:
             where = self._window(addresses)

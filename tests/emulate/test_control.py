@@ -121,6 +121,24 @@ def test_aggregates_pass_by_value_whatever_the_pieces() -> None:
     assert (run(body, before) == 12 * 1000 + 3 + LANES + 50000).all()
 
 
+def test_parameters_whose_address_is_taken_live_in_local_memory() -> None:
+    """What LLVM makes of a byval argument that is indexed and changed."""
+    before = """
+    .func (.param .b32 y) pick(.param .align 8 .b8 x[20], .param .b32 i)
+    { .reg .b64 %rd<6>; .reg .b32 %r<6>; mov.b64 %rd2, x; cvta.local.u64 %rd1, %rd2; ld.param.b32 %r1, [i];
+      mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3; ld.b32 %r2, [%rd4+4];
+      st.local.b32 [%rd5+4], 7; ld.param.b32 %r3, [x+16]; add.u32 %r2, %r2, %r3; ld.b32 %r3, [%rd1];
+      mad.lo.u32 %r2, %r3, 10000, %r2; st.param.b32 [y], %r2; ret; }
+    """
+    body = """
+    and.b32 %r3, %r0, 3; { .param .align 8 .b8 a[20]; .param .b32 b; .param .b32 c; st.param.b32 [a], %r0;
+    st.param.b32 [a+4], 10; st.param.v2.b32 [a+8], {20, 30}; st.param.b32 [a+16], 400; st.param.b32 [b], %r3;
+    call.uni (c), pick, (a, b); ld.param.b32 %r4, [c]; } st.global.u32 [%rd0], %r4;
+    """
+    picked = np.array([10 + 400, 20 + 400, 30 + 400, 400 + 7])[LANES % 4]
+    assert (run(body, before) == 10000 * LANES + picked).all()
+
+
 def test_arguments_in_registers() -> None:
     before = ".func (.reg .b32 y) sum(.reg .b32 a, .reg .b32 b) { add.u32 y, a, b; ret; }"
     assert (run("call.uni (%r4), sum, (%r0, 5); st.global.u32 [%rd0], %r4;", before) == LANES + 5).all()
