@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rglink.emulate.checks.order import THREAD_MASK, Order
+from rglink.emulate.checks.order import THREAD_MASK, TIME_SHIFT, Order
 from rglink.emulate.checks.reports import Place, Report, Shape, place_of
 from rglink.emulate.checks.touch import Touch
 from rglink.emulate.memory import GLOBAL_BASE
@@ -49,9 +49,10 @@ class Findings:
         here = touch.active.wave.position(lane)
         there = self.position(entry & THREAD_MASK)
         first = place_of(access_text(instruction), instruction, here)
-        second = place_of(f"earlier {access_text(before)}" if before else "earlier access", before, there)
+        when = "" if entry >> TIME_SHIFT == self.order.now else "earlier "
+        second = place_of(when + (access_text(before) if before else "access"), before, there)
         scope = "the same block" if here[0] == there[0] else "different blocks"
-        verbs = " and ".join(sorted({_verb(instruction), _verb(before)}, reverse=True))
+        verbs = " and ".join(sorted((_verb(instruction), _verb(before)), reverse=True))
         message = f"data race on {self.target(touch, offset)}: {verbs} by threads of {scope} are not ordered"
         self.add(key, Report("race", message, (first, second), self.kernel))
 

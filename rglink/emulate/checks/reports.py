@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ FAULTS = frozenset(
 # Notes never fail a launch.
 NOTES = frozenset(("division-by-zero", "exited-threads", "schedule-dependent"))
 ALL = FAULTS | NOTES | frozenset(("uninitialised-read", "race", "divergent-barrier", "async-copy"))
-PATH_PARTS = 3
+# How the machine tells of threads that wait.
+WAITING = re.compile(r"(?:(?P<file>.*):(?P<line>\d+), )?PTX line (?P<ptx>\d+): (?P<what>.*)")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Place:
         """`src/lib.rs:7: write of 4 bytes by thread (1, 0, 0) of block (0, 0, 0) (PTX line 31: st.shared.u32)`."""
         source = f"{self.file}:{self.line}: " if self.file else ""
         who = f" by thread {self.thread} of block {self.block}" if self.thread is not None else ""
-        ptx = f" (PTX line {self.ptx_line}: {self.instruction})" if self.ptx_line else ""
+        text = f": {self.instruction}" if self.instruction else ""
+        ptx = f" (PTX line {self.ptx_line}{text})" if self.ptx_line else ""
         return f"{source}{self.what}{who}{ptx}"
 
 
@@ -131,7 +134,14 @@ def report_of_fault(fault: KernelFault) -> Report | None:
         if place.startswith("PTX line"):
             text = place.split(": ", 1)[-1]
     if slug == "deadlock":
-        places = tuple(Place(p, "", 0, None, None, 0, "") for p in fault.diagnostic.places)
-        return Report(slug, message, places, fault.kernel)
-    first = Place("here,", file, line, fault.block, fault.thread, fault.line, text)
+        places = tuple(_waiting_place(text) for text in fault.diagnostic.places)
+        return Report(slug, message.replace(f" in kernel {fault.kernel}", ""), places, fault.kernel)
+    first = Place("access", file, line, fault.block, fault.thread, fault.line, text)
     return Report(slug, message, (first,), fault.kernel)
+
+
+def _waiting_place(text: str) -> Place:
+    match = WAITING.fullmatch(text)
+    if match is None:
+        return Place(text, "", 0, None, None, 0, "")
+    return Place(match["what"], match["file"] or "", int(match["line"] or 0), None, None, int(match["ptx"]), "")

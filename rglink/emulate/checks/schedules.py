@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,26 +86,15 @@ def launch_checked(
     unknown = checks.kinds - ALL
     if unknown:
         raise LaunchError(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(sorted(ALL))}")
-    threads = math.prod((block,) if isinstance(block, int) else tuple(block))
     memory = _Memory(kernel, args) if checks.schedules > 1 else None
+    options = {"shared": shared, "steps": steps, "wave_lanes": wave_lanes}
     first: Launched | None = None
     notes: list[Report] = []
     for seed in _seeds(checks):
         if memory is not None:
             memory.restore()
-        checker = _Tracking(kernel, threads, checks, args)
-        try:
-            done = kernel.launch(
-                grid, block, args, shared=shared, seed=seed, observer=checker, steps=steps, wave_lanes=wave_lanes
-            )
-        except KernelFault as fault:
-            report = report_of_fault(fault)
-            if report is None or report.kind not in checks.kinds:
-                raise
-            raise CheckFailed([*checker.findings.reports, report], seed, fault.output) from None
-        if any(report.level == "error" for report in checker.findings.reports):
-            raise CheckFailed(checker.findings.reports, seed, done.output)
-        notes += [report for report in checker.findings.reports if report not in notes]
+        done, reports = _launch_once(kernel, (grid, block), args, checks, seed, options)
+        notes += [report for report in reports if report not in notes]
         if memory is not None:
             notes += memory.compare(seed, kernel.function.name, first is None, notes)
         first = first or done
@@ -113,6 +102,31 @@ def launch_checked(
         memory.bring_back()
     assert first is not None
     return Checked(first, tuple(notes))
+
+
+def _launch_once(
+    kernel: Kernel,
+    shape: tuple[Extent, Extent],
+    args: Sequence[Argument],
+    checks: Checks,
+    seed: int | None,
+    options: Mapping[str, int],
+) -> tuple[Launched, list[Report]]:
+    """One schedule; the reports are notes."""
+    block = shape[1]
+    threads = math.prod((block,) if isinstance(block, int) else tuple(block))
+    checker = _Tracking(kernel, threads, checks, args)
+    found = checker.findings.reports
+    try:
+        done = kernel.launch(*shape, args, seed=seed, observer=checker, **options)
+    except KernelFault as fault:
+        report = report_of_fault(fault)
+        if report is None or report.kind not in checks.kinds:
+            raise
+        raise CheckFailed([*found, report], seed, fault.output) from None
+    if any(report.level == "error" for report in found):
+        raise CheckFailed(found, seed, done.output)
+    return done, found
 
 
 def _seeds(checks: Checks) -> Iterable[int | None]:
