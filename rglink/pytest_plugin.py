@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
-    from rglink.emulate import LoadedProgram
+    from rglink.emulate.checked import CheckedProgram
+    from rglink.emulate.checks import Checks
     from rglink.emulate.ptx import Program
 
-Kernels: TypeAlias = "Callable[..., LoadedProgram]"
+Kernels: TypeAlias = "Callable[..., CheckedProgram]"
 
 
 @pytest.fixture(scope="session")
@@ -32,14 +33,15 @@ def _rglink_programs() -> dict[tuple[str, int, int, str], Program]:
 
 @pytest.fixture
 def rgkernels(request: pytest.FixtureRequest, _rglink_programs: dict[tuple[str, int, int, str], Program]) -> Kernels:
-    """`rgkernels(path, arch="")`: the program of a fat binary or PTX file, loaded afresh.
+    """`rgkernels(path, arch="", checks=Checks())`: the program of a fat binary or PTX file, loaded afresh.
 
     A relative path is looked for beside the test, then below pytest's root folder, then here. A file is read once in a
-    session; every call gives a program whose variables have their first values.
+    session; every call gives a program whose variables have their first values. Its launches are checked.
     """
 
-    def load_program(path: str | os.PathLike[str], arch: str = "") -> LoadedProgram:
-        from rglink.emulate.launch import LoadedProgram
+    def load_program(path: str | os.PathLike[str], arch: str = "", checks: Checks | None = None) -> CheckedProgram:
+        from rglink.emulate.checked import CheckedProgram
+        from rglink.emulate.checks import Checks
         from rglink.emulate.loader import load
 
         found = _find(Path(path), (request.path.parent, request.config.rootpath, Path()))
@@ -47,7 +49,7 @@ def rgkernels(request: pytest.FixtureRequest, _rglink_programs: dict[tuple[str, 
         key = (str(found), status.st_mtime_ns, status.st_size, arch)
         if key not in _rglink_programs:
             _rglink_programs[key] = load(found, arch=arch).program
-        return LoadedProgram(_rglink_programs[key])
+        return CheckedProgram(_rglink_programs[key], checks or Checks())
 
     return load_program
 
@@ -75,16 +77,11 @@ def pytest_runtest_makereport(
 
 
 def _explanation(error: BaseException, folders: tuple[Path, ...]) -> str:
-    from dataclasses import replace
-
     from rglink.diagnostics import RglinkError
-    from rglink.emulate.errors import KernelFault
-    from rglink.emulate.sources import quoted
+    from rglink.emulate.explain import explained, output_of
 
     if not isinstance(error, RglinkError):
         return ""
-    seen = error.diagnostic
-    text = replace(seen, places=quoted(seen.places, folders)).render("rglink")
-    if isinstance(error, KernelFault) and error.output:
-        text += f"\nthe kernel had printed:\n{error.output}"
-    return text
+    output = output_of(error)
+    printed = f"\nthe kernel had printed:\n{output}" if output else ""
+    return explained(error, folders, "rglink", "Checks(seed={seed})") + printed

@@ -66,6 +66,11 @@ class ArgumentSpec:
     def is_array(self) -> bool:
         return self.shape is not None or bool(self.file)
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether it holds nothing until the kernel writes it: an output that was given nothing to begin with."""
+        return self.out and self.shape is not None and not self.init
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -198,7 +203,7 @@ def _parse_spec(text: str, number: int) -> ArgumentSpec:
         return replace(spec, file=rest[1:])
     array = ARRAY.fullmatch(rest)
     if array is not None:
-        return replace(spec, type=_known(text, array[1]), shape=_extents(text, array[2]), init=array[3] or "zeros")
+        return replace(spec, type=_known(text, array[1]), shape=_extents(text, array[2]), init=array[3] or "")
     scalar = SCALAR.fullmatch(rest)
     if scalar is None or not scalar[2]:
         raise LaunchError(f"--arg {text}: is no argument, {EXAMPLE}")
@@ -269,7 +274,7 @@ def _scalar(spec: ArgumentSpec) -> Argument:
 
 def _filled(spec: ArgumentSpec, shape: tuple[int, ...], source: np.random.Generator) -> NDArray[Any]:
     dtype = np.dtype(TYPES[spec.type])
-    word, _, rest = spec.init.partition(":")
+    word, _, rest = (spec.init or "zeros").partition(":")
     numbers = rest.split(":") if rest else []
     count = math.prod(shape)
     if word in ("zeros", "ones") and not numbers:

@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,10 @@ from rglink.frontend.cli import EXIT_INTERRUPTED, EXIT_PIPE
 from rglink.frontend.rgrun_program import check_arguments, find_kernel, read_program
 from rglink.frontend.rgrun_text import (
     JsonValue,
+    json_of_diagnostic,
+    json_of_failure,
     json_of_profile,
+    json_of_report,
     json_of_results,
     render_kernels,
     render_profile,
@@ -29,7 +33,8 @@ from rglink.frontend.rgrun_text import (
 )
 
 if TYPE_CHECKING:
-    from rglink.emulate.launch import Launched
+    from rglink.emulate.checks import Report
+    from rglink.emulate.launch import Kernel, Launched
     from rglink.emulate.observer import Observer
     from rglink.emulate.profile import Profile
     from rglink.emulate.ptx import Program
@@ -48,11 +53,16 @@ SPEC says what is passed, in the order of the kernel's parameters:
 exit code: 0 done, 1 a fault, a report of a check or bad input, 2 wrong usage"""
 
 
+# Executed instructions of one thread after which it is taken for one that does not end.
+STEPS = 10_000_000
+
+
 @dataclass(frozen=True)
 class Request:
     """What to launch: `grid` and `block` in blocks and threads, one to three extents; `shared` in bytes.
 
-    `seed` is that of random data; `steps` None for the machine's own budget.
+    `seed` orders the threads, None for the machine's own order; `data_seed` makes random data; `steps` is how many
+    instructions one thread may execute.
     """
 
     program: Program
@@ -60,18 +70,20 @@ class Request:
     specs: tuple[ArgumentSpec, ...]
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    seed: int
+    seed: int | None
+    data_seed: int
     shared: int
-    steps: int | None
+    steps: int
 
 
 @dataclass(frozen=True)
 class Run:
-    """One launch in one order of threads: what it left, and what was counted if somebody asked for a profile."""
+    """What a launch left: its arguments, notes of the checks, and what was counted if somebody asked for a profile."""
 
     prepared: tuple[Prepared, ...]
     launched: Launched
-    profile: Profile | None
+    notes: tuple[Report, ...] = ()
+    profile: Profile | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,10 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RglinkError as error:
-        _show(error.diagnostic, arguments)
+        _show_failure(error, arguments)
         return error.exit_code
     except KeyboardInterrupt:
-        _show(Diagnostic("error", "interrupted", "interrupted; nothing was written"), arguments)
+        _show(
+            Diagnostic("error", "interrupted", "interrupted before the kernel ended; no result was printed or saved"),
+            arguments,
+        )
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,10 +135,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--save", metavar="WHICH=FILE", action="append", default=[], help="write an array to a NumPy file afterwards")
     add("--shared", metavar="BYTES", type=_count, default=0, help="dynamic shared memory of each block")
     add("--arch", metavar="ARCH", default="", help="the PTX to take, as compute_90 (default: the newest)")
-    add("--seed", metavar="N", type=_count, default=0, help="seed of random data (default: 0)")
-    add("--schedules", metavar="N", type=_positive, default=1, help="run in N orders of threads (default: 1)")
-    add("--order", metavar="K", type=_count, help="run in this order alone, as a report of --schedules names it")
-    add("--steps", metavar="N", type=_positive, help="instructions that one thread may execute")
+    add("--check", metavar="LIST", default="all", help="what to check: all, none or names (default: all)")
+    add("--seed", metavar="N", type=_count, help="run the threads in the order of this seed, as a report names it")
+    add("--schedules", metavar="N", type=_positive, default=1, help="check in N orders of threads (default: 1)")
+    add("--data-seed", metavar="N", type=_count, default=0, help="seed of random data (default: 0)")
+    add("--steps", metavar="N", type=_positive, default=STEPS, help=f"instructions of one thread (default: {STEPS})")
     add("--trace", metavar="FILE", help="write every executed instruction to a file")
     add("--profile", action="store_true", help="count instructions, divergence and memory traffic by source line")
     add("--list", action="store_true", help="list the kernels and their parameters")
@@ -158,75 +174,103 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print(render_kernels(program))
         return EXIT_DONE
-    name = find_kernel(program, arguments.kernel)
-    specs = with_saves(parse_specs(arguments.arg), arguments.save)
     request = Request(
         program,
-        name,
-        specs,
+        find_kernel(program, arguments.kernel),
+        with_saves(parse_specs(arguments.arg), arguments.save),
         _extent("--grid", arguments.grid),
         _extent("--block", arguments.block),
         arguments.seed,
+        arguments.data_seed,
         arguments.shared,
         arguments.steps,
     )
-    orders = range(arguments.schedules) if arguments.order is None else (arguments.order,)
-    runs = [_run_order(request, order, arguments, watched=order == orders[0]) for order in orders]
-    _save(runs[0].prepared)
-    _print_run(request, runs[0], arguments)
-    _tell_differences(runs, orders)
+    if arguments.trace:
+        _trace(request, arguments.trace)
+    run = _launch_checked(request, _kinds(arguments.check), arguments.schedules)
+    profile = _profile(request) if arguments.profile else None
+    _save(run.prepared)
+    _print_run(request, replace(run, profile=profile), arguments)
     return EXIT_DONE
 
 
-def _run_order(request: Request, order: int, arguments: argparse.Namespace, *, watched: bool) -> Run:
-    """Run in one order of threads; the first order is the one that a trace and a profile are made of."""
-    from rglink.emulate.errors import KernelFault
+def _kinds(text: str) -> frozenset[str]:
+    """The checks of `--check`."""
+    from rglink.emulate.checks import ALL
 
-    try:
-        if watched and arguments.trace:
-            _trace(request, order, arguments.trace)
-        if watched and arguments.profile:
-            from rglink.emulate.profile import ProfileObserver
-
-            observer = ProfileObserver()
-            return replace(_launch(request, order, observer), profile=observer.profile())
-        return _launch(request, order, None)
-    except KernelFault as fault:
-        sys.stdout.write("" if arguments.json else fault.output)
-        if order:
-            seen = fault.diagnostic
-            fault.diagnostic = replace(seen, places=(*seen.places, f"order {order} of the threads: --order {order}"))
-        raise
+    if text in ("all", "none"):
+        return ALL if text == "all" else frozenset()
+    kinds = frozenset(text.split(","))
+    if kinds - ALL:
+        unknown = ", ".join(sorted(kinds - ALL))
+        raise UsageError(f"--check {text}: no check is called {unknown}; there are all, none, {', '.join(sorted(ALL))}")
+    return kinds
 
 
-def _launch(request: Request, order: int, observer: Observer | None) -> Run:
-    """Run once, on fresh memory: what an earlier run left in variables is not seen."""
-    from rglink.emulate.launch import STEP_BUDGET, LoadedProgram
+def _launch_checked(request: Request, kinds: frozenset[str], schedules: int) -> Run:
+    """Run under the checks of `kinds`, in as many orders of threads as asked for; the first one's results count."""
+    from rglink.emulate.checks import Checks, launch_checked
+
+    if not kinds and schedules == 1:
+        return _launch(request, None)
+    kernel, prepared = _ready(request)
+    # What is an output and was given nothing to begin with holds nothing until the kernel writes it.
+    outputs = frozenset(at for at, argument in enumerate(prepared) if argument.spec.unwritten)
+    checked = launch_checked(
+        kernel,
+        request.grid,
+        request.block,
+        [argument.value for argument in prepared],
+        Checks(kinds, request.seed, schedules, outputs),
+        shared=request.shared,
+        steps=request.steps,
+    )
+    return Run(prepared, checked.launched, checked.reports)
+
+
+def _ready(request: Request) -> tuple[Kernel, tuple[Prepared, ...]]:
+    """The kernel in fresh memory, with its arguments: what an earlier run left in variables is not seen."""
+    from rglink.emulate.launch import LoadedProgram
     from rglink.emulate.specs import prepare
 
-    prepared = prepare(request.specs, request.seed)
+    prepared = prepare(request.specs, request.data_seed)
     kernel = LoadedProgram(request.program)[request.kernel]
     check_arguments(kernel.function, prepared)
+    return kernel, prepared
+
+
+def _launch(request: Request, observer: Observer | None) -> Run:
+    kernel, prepared = _ready(request)
     launched = kernel.launch(
         request.grid,
         request.block,
         [argument.value for argument in prepared],
         shared=request.shared,
-        seed=order or None,
+        seed=request.seed,
         observer=observer,
-        steps=request.steps or STEP_BUDGET,
+        steps=request.steps,
     )
-    return Run(prepared, launched, None)
+    return Run(prepared, launched)
 
 
-def _trace(request: Request, order: int, path: str) -> None:
+def _trace(request: Request, path: str) -> None:
+    """A run of its own, of which a fault is not told: the checked run after it finds the same."""
+    from rglink.emulate.errors import KernelFault
     from rglink.emulate.listing import ListingObserver
 
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            _launch(request, order, ListingObserver(file))
+        with open(path, "w", encoding="utf-8") as file, suppress(KernelFault):
+            _launch(request, ListingObserver(file))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _profile(request: Request) -> Profile:
+    from rglink.emulate.profile import ProfileObserver
+
+    observer = ProfileObserver()
+    _launch(request, observer)
+    return observer.profile()
 
 
 def _save(prepared: Sequence[Prepared]) -> None:
@@ -248,22 +292,17 @@ def _print_run(request: Request, run: Run, arguments: argparse.Namespace) -> Non
         }
         if run.profile is not None:
             described["profile"] = json_of_profile(run.profile)
-        print(json.dumps(described, indent=2))
+        described["reports"] = [json_of_report(report) for report in run.notes]
+        print(json.dumps(described))
         return
+    from rglink.emulate.explain import rendered_reports
+
     print(render_results(run.prepared, run.launched), end="")
     if run.profile is not None:
         print(render_profile(run.profile, _folders(arguments)))
-
-
-def _tell_differences(runs: Sequence[Run], orders: Sequence[int]) -> None:
-    """Say when results depend on the order of threads: it may be meant (atomics on floats), or a race."""
-    for run, order in zip(runs[1:], orders[1:], strict=True):
-        for before, after in zip(runs[0].prepared, run.prepared, strict=True):
-            if before.array is None or after.array is None or before.array.tobytes() == after.array.tobytes():
-                continue
-            message = f"{before.spec.name} differs between the orders {orders[0]} and {order} of the threads"
-            print(Diagnostic("note", "schedule-dependent", message).render("rgrun"), file=sys.stderr)
-            return
+    if run.notes:
+        sys.stdout.flush()
+        print(rendered_reports(run.notes, _folders(arguments), "rgrun"), file=sys.stderr)
 
 
 def _extent(option: str, text: str) -> tuple[int, ...]:
@@ -281,20 +320,24 @@ def _folders(arguments: argparse.Namespace) -> tuple[Path, ...]:
     return (*map(Path, arguments.sources), Path(), Path(arguments.file).parent)
 
 
+def _show_failure(error: RglinkError, arguments: argparse.Namespace) -> None:
+    """What the kernel had printed, then the error with all reports."""
+    from rglink.emulate.explain import explained, output_of
+
+    if arguments.json:
+        print(json.dumps(json_of_failure(error)))
+        return
+    sys.stdout.write(output_of(error))
+    sys.stdout.flush()
+    print(explained(error, _folders(arguments), "rgrun", "--seed {seed}"), file=sys.stderr)
+
+
 def _show(diagnostic: Diagnostic, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        described: dict[str, JsonValue] = {
-            "slug": diagnostic.slug,
-            "message": diagnostic.message,
-            "places": list(diagnostic.places),
-            "help": diagnostic.cure,
-        }
-        print(json.dumps({"error": described}, indent=2))
+        print(json.dumps({"error": json_of_diagnostic(diagnostic)}))
         return
-    from rglink.emulate.sources import quoted
-
     sys.stdout.flush()
-    print(replace(diagnostic, places=quoted(diagnostic.places, _folders(arguments))).render("rgrun"), file=sys.stderr)
+    print(diagnostic.render("rgrun"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rglink.demangle import demangle, path_of
 from rglink.diagnostics import InputError, RglinkError, UsageError
-from rglink.objfmt.input_file import WORDS, InputKind, open_input
+from rglink.objfmt.input_file import InputKind, describe, open_any
 
 if TYPE_CHECKING:
     from rglink.emulate.ptx import Function, Parameter, Program
@@ -25,7 +25,7 @@ def read_program(path: str, arch: str) -> Program:
     """
     from rglink.emulate.loader import load
 
-    file = open_input(path)
+    file = open_any(path)
     if file.kind in (InputKind.FATBIN, InputKind.PTX):
         return load(bytes(file.data), name=path, arch=arch).program
     cure = None
@@ -33,8 +33,7 @@ def read_program(path: str, arch: str) -> Program:
         cure = f"link it first: rglink {path} -o app.fatbin --arch compute_75"
     elif file.kind in (InputKind.CUBIN, InputKind.HOST_OBJECT):
         cure = "machine code is not run: link with `--arch compute_75` as well and run the fat binary"
-    what = WORDS.get(file.kind, "no file that rglink knows")
-    raise InputError(f"{path}: is {what}, wanted a fat binary or PTX", slug="not-runnable", cure=cure)
+    raise InputError(f"{path}: is {describe(file)}, wanted a fat binary or PTX", slug="not-runnable", cure=cure)
 
 
 def kernels_of(program: Program) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rglink.demangle import demangle
+from rglink.diagnostics import Diagnostic, RglinkError
 from rglink.frontend.rgrun_program import kernels_of, parameter_text
 
 if TYPE_CHECKING:
+    from rglink.emulate.checks import Report
     from rglink.emulate.launch import Launched
     from rglink.emulate.profile import Counts, Place, Profile
     from rglink.emulate.ptx import Program
@@ -72,6 +74,45 @@ def json_of_results(prepared: Sequence[Prepared], launched: Launched) -> dict[st
             described["values"] = values_of(argument.array)
         arrays.append(described)
     return {"output": launched.output, "instructions": launched.executed, "arrays": arrays}
+
+
+def json_of_diagnostic(diagnostic: Diagnostic) -> dict[str, JsonValue]:
+    """An error as JSON values."""
+    return {
+        "slug": diagnostic.slug,
+        "message": diagnostic.message,
+        "places": list(diagnostic.places),
+        "help": diagnostic.cure,
+    }
+
+
+def json_of_report(report: Report) -> dict[str, JsonValue]:
+    """A report of a check, its places by file, line, block and thread."""
+    places: list[JsonValue] = [
+        {
+            "what": place.what,
+            "file": place.file or None,
+            "line": place.line or None,
+            "block": None if place.block is None else list(place.block),
+            "thread": None if place.thread is None else list(place.thread),
+            "ptx_line": place.ptx_line or None,
+            "instruction": place.instruction or None,
+        }
+        for place in report.places
+    ]
+    return {"kind": report.kind, "level": report.level, "message": report.message, "places": places}
+
+
+def json_of_failure(error: RglinkError) -> dict[str, JsonValue]:
+    """What ended a run, with every report, the seed of the order of threads, and what the kernel had printed."""
+    from rglink.emulate.checks import CheckFailed
+    from rglink.emulate.explain import output_of
+
+    described: dict[str, JsonValue] = {"error": json_of_diagnostic(error.diagnostic), "output": output_of(error)}
+    if isinstance(error, CheckFailed):
+        described["seed"] = error.seed
+        described["reports"] = [json_of_report(report) for report in error.reports]
+    return described
 
 
 def render_profile(profile: Profile, folders: Sequence[Path]) -> str:
