@@ -97,9 +97,9 @@ class Prepared:
 
     @property
     def type(self) -> str:
-        """`f32[1024]`, `u64`, `8 bytes`."""
+        """`f32[1024]`, `u64`, `hex of 8 bytes`."""
         if self.array is None:
-            return self.spec.type or f"{len(self.value) if isinstance(self.value, bytes) else 0} bytes"
+            return self.spec.type or f"hex of {self.size} bytes"
         extents = ",".join(map(str, self.array.shape))
         return f"{'slice:' if self.spec.sliced else ''}{type_name(self.array.dtype)}[{extents}]"
 
