@@ -126,3 +126,4 @@ class CopyCheck:
         index, entries = index[current], entries[current]
         copies[index] = 0
         shadow.writes[index] = (entries & THREAD_MASK) | now
+        shadow.last["writes"] = self.order.now

@@ -36,6 +36,7 @@ class Order:
         """New blocks, which know nothing of each other nor of blocks before them."""
         self.wave = wave
         self.block_floor = np.zeros(wave.blocks, np.int64)
+        self.least_floor = 0
         self.warp_floor = np.zeros(wave.lanes, np.int64)
         self.pairs: NDArray[np.int64] | None = None
         self.warps: NDArray[np.int64] | None = None
@@ -77,6 +78,7 @@ class Order:
     def full_barrier(self, blocks: Lanes) -> None:
         """All threads of `blocks` (counted in the wave) have met."""
         self.block_floor[blocks] = self.tick()
+        self.least_floor = int(self.block_floor.min())
         self.releases.join_blocks(blocks)
 
     def partial_barrier(self, block: int, warps: Lanes, waiting: Lanes) -> None:

@@ -76,9 +76,9 @@ class RaceCheck:
 
     def _read(self, scene: Scene, meaning: Meaning) -> None:
         shadow, index = scene.shadow, scene.index
-        self._compare(scene, shadow.writes[index], "write")
-        if shadow.strong is not None and (not meaning.strong or self.narrow_used):
-            self._compare(scene, shadow.strong[index], "atomic write", meaning)
+        self._compare(scene, "writes", "write")
+        if not meaning.strong or self.narrow_used:
+            self._compare(scene, "strong", "atomic write", meaning)
         mine = scene.mine
         if meaning.strong:
             mine = mine | (WIDE_BIT if meaning.wide else NARROW_BIT)
@@ -86,48 +86,60 @@ class RaceCheck:
 
     def _remember_readers(self, scene: Scene, mine: Entries) -> None:
         shadow, index = scene.shadow, scene.index
-        before = shadow.reads[index]
         if scene.touch.uniform:
-            others = shadow.second_readers()
-            others[index] = mine[0]
+            shadow.second_readers()[index] = mine[0]
             shadow.reads[index] = mine[-1]
+            shadow.last["reads"] = shadow.last["others"] = self.order.now
             return
-        if shadow.others is not None or (before.any() and ((before ^ mine) & THREAD_MASK)[before != 0].any()):
-            others = shadow.second_readers()
-            changed = (before != 0) & (((before ^ mine) & THREAD_MASK) != 0)
-            others[index] = np.where(changed, before, others[index])
+        settled = self._settled(scene.touch)
+        if shadow.last["reads"] > settled:
+            before, least = shadow.reads[index], (settled + 1) << TIME_SHIFT
+            if (
+                int(before.max()) >= least
+                and (changed := (before >= least) & (((before ^ mine) & THREAD_MASK) != 0)).any()
+            ):
+                others = shadow.second_readers()
+                others[index] = np.where(changed, before, others[index])
+                shadow.last["others"] = shadow.last["reads"]
         shadow.reads[index] = mine
+        shadow.last["reads"] = self.order.now
         if isinstance(index, slice):
             return
-        lost = shadow.reads[index] != mine
+        lost = shadow.reads.take(index) != mine
         if lost.any():  # Several lanes at one place: keep the first as well as the last.
             shadow.second_readers()[index[lost][::-1]] = mine[lost][::-1]
+            shadow.last["others"] = self.order.now
 
     def _write(self, scene: Scene, meaning: Meaning, reads: bool = False) -> None:
         scene.expand()
         shadow, index, mine = scene.shadow, scene.index, scene.mine
-        strong = meaning.strong
-        self._compare(scene, shadow.writes[index], "write", None if strong else meaning)
-        self._compare(scene, shadow.reads[index], "read", meaning)
-        if shadow.others is not None:
-            self._compare(scene, shadow.others[index], "read", meaning)
-        if strong:
+        self._compare(scene, "writes", "write")
+        self._compare(scene, "reads", "read", meaning)
+        self._compare(scene, "others", "read", meaning)
+        if meaning.strong:
             entries = shadow.strong_writes()
             if not meaning.wide and scene.touch.region == "global":
                 self.narrow_used = True
             if self.narrow_used:
-                self._compare(scene, entries[index], "atomic write", meaning)
+                self._compare(scene, "strong", "atomic write", meaning)
             entries[index] = mine | (WIDE_BIT if meaning.wide else NARROW_BIT)
+            shadow.last["strong"] = self.order.now
             return
-        if shadow.strong is not None:
-            self._compare(scene, shadow.strong[index], "atomic write", meaning)
+        self._compare(scene, "strong", "atomic write", meaning)
         shadow.writes[index] = mine
+        shadow.last["writes"] = self.order.now
         if not isinstance(index, slice):
             self._compare_lanes(scene, shadow.writes[index])
 
-    def _compare(self, scene: Scene, found: Entries, what: str, meaning: Meaning | None = None) -> None:
-        """Report what of `found` may race with the access at hand; `meaning` decides about strong entries."""
-        if not found.any():
+    def _compare(self, scene: Scene, name: str, what: str, meaning: Meaning | None = None) -> None:
+        """Report which entries called `name` may race with the access; `meaning` decides about strong ones."""
+        shadow = scene.shadow
+        settled = self._settled(scene.touch)
+        if shadow.last[name] <= settled:
+            return
+        entries: Entries = getattr(shadow, name)
+        found = entries[scene.index]
+        if int(found.max()) < (settled + 1) << TIME_SHIFT:
             return
         if scene.touch.uniform and not scene.expanded:
             for one in np.unique(found[found != 0]).tolist():
@@ -135,12 +147,14 @@ class RaceCheck:
         else:
             self._suspect(scene, found, what, meaning)
 
+    def _settled(self, touch: Touch) -> int:
+        """Up to this time accesses of the touched region are known to all who can reach them."""
+        return self.order.least_floor if touch.region == "shared" else 0
+
     def _suspect(self, scene: Scene, found: Entries, what: str, meaning: Meaning | None) -> None:
         suspects = ((found ^ scene.mine) & THREAD_MASK != 0) & (found != 0)
-        floor = self.order.block_floor
         if scene.touch.region == "shared":
-            least = int(floor[0]) if len(floor) == 1 else int(floor.min())
-            suspects &= found > ((least + 1) << TIME_SHIFT) - 1
+            suspects &= found >= (self._settled(scene.touch) + 1) << TIME_SHIFT
         if not suspects.any():
             return
         places = np.flatnonzero(suspects)

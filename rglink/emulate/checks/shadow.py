@@ -35,6 +35,8 @@ class Shadow:
         self.others: Entries | None = None
         self.strong: Entries | None = None
         self.copies: Entries | None = None
+        # When each kind of entry was last written; 0 is never, and then it may not be there.
+        self.last = {"writes": 0, "reads": 0, "others": 0, "strong": 0}
 
     def _fresh(self) -> Entries:
         return np.zeros((self.size >> self.shift) + 1, np.int64)
