@@ -78,6 +78,10 @@ class Code:
             self.runs[pc] = found
         return found
 
+    def first_steps(self, pc: int, count: int) -> tuple[tuple[Step, ...], int, None]:
+        """Only the first `count` instructions of straight code."""
+        return tuple(step for step in self.steps[pc : pc + count] if step is not None), pc + count, None
+
     def live_at(self, pc: int) -> tuple[int, ...]:
         """The slots whose values may still be read when `pc` comes next."""
         found = self.live_lists.get(pc)

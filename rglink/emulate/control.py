@@ -164,18 +164,18 @@ class CallSite:
         group.path = wave.path_of(group.path, self.code.number, self.at)
         group.stack += self.code.local_bytes
         group.frame, group.code, group.registers, group.pc = frame, callee, fresh, 0
-        try:
-            wave.spaces.grow_stack(group.stack + callee.local_bytes)
-            self._spill(group, callee)
-        except BadAccess as bad:
-            wave.fault(bad.text, group, 0, self.instruction, bad.slug)
         if group.steps > wave.budget.limit:
             wave.overrun(group)
+        self._make_room(group, callee)
         return True
 
-    def _spill(self, group: Group, callee: Code) -> None:
-        """Write to the callee's local memory what it takes the address of."""
+    def _make_room(self, group: Group, callee: Code) -> None:
+        """Extend local memory for the callee, and write to it the parameters whose addresses it takes."""
         wave = group.wave
+        try:
+            wave.spaces.grow_stack(group.stack + callee.local_bytes)
+        except BadAccess as bad:
+            wave.fault(bad.text, group, 0, self.instruction, bad.slug)
         for offset, size, slot in callee.spills:
             place = np.array([group.stack + offset], np.uint64)
             if wave.observer is not None:

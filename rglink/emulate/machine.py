@@ -51,6 +51,8 @@ def run_group(group: Group, wave: Wave) -> None:
     while True:
         code, first = group.code, group.pc
         steps, end, control = code.run_from(first)
+        if scheduler.random is not None and scheduler.cuts(end - first):
+            steps, end, control = code.first_steps(first, 1 + scheduler.random.randrange(end - first))
         for step in steps:
             step(group)
         count = end - first + (control is not None)
@@ -61,7 +63,7 @@ def run_group(group: Group, wave: Wave) -> None:
         group.pc = end
         if control is not None and not control(group):
             return
-        if ready and not scheduler.goes_on(group):
+        if (ready or scheduler.random is not None) and not scheduler.goes_on(group):
             scheduler.push(group)
             return
 

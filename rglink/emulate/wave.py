@@ -27,6 +27,8 @@ Shape = tuple[int, int, int]
 Key = tuple[int, int, int, int, int]
 # Back edges that a loop without waiting reads may take while others are ready to run.
 LONG_TURN = 4096
+# A random order makes no more groups than this by splitting and stopping: they would never meet again.
+MOST_PARTS = 8
 
 
 @dataclass
@@ -62,9 +64,15 @@ class Scheduler:
         else:
             waiting.append(group)
 
+    def cuts(self, steps: int) -> bool:
+        """Whether the random order stops a group within its next `steps` instructions of straight code."""
+        if self.random is None or steps < 2 or len(self.ready) >= MOST_PARTS:
+            return False
+        return self.random.random() < 0.25
+
     def goes_on(self, group: Group) -> bool:
         """Whether `group` may run on before all that wait."""
-        if self.random is not None:
+        if self.random is not None and len(self.ready) < MOST_PARTS:
             return self.random.random() < 0.5
         order = self._order
         while order and order[0] not in self.ready:
@@ -75,7 +83,7 @@ class Scheduler:
         """The group whose turn it is, or None if no lane can run."""
         if not self.ready:
             return None
-        if self.random is not None:
+        if self.random is not None and len(self.ready) < MOST_PARTS:
             return self._pop_random(self.random)
         while self._order[0] not in self.ready:
             heapq.heappop(self._order)
@@ -98,7 +106,8 @@ class Scheduler:
 class Wave:
     """`grid` and `block` are (x, y, z); the wave's blocks are numbered from `first_block` in x-major order.
 
-    Each block has `block_lanes` places (its threads, rounded up to whole warps); `exists` says which hold a thread.
+    Each block has `block_lanes` places (its threads, rounded up to whole warps); `alive` says which hold a thread that
+    has not ended.
     """
 
     kernel: str
