@@ -23,6 +23,8 @@ from rglink.emulate.slots import SlotTable
 
 MOST = (1 << 20) - 1
 BYTES = 22
+# What the observer is told of operations on the object that are no read-modify-writes.
+KINDS = {"init": "store", "inval": "store", "test_wait": "load", "try_wait": "load"}
 
 
 class State:
@@ -51,6 +53,10 @@ def change(
 ) -> Vector:
     """Apply `update` (state, lane) for each lane in order; returns the objects as each lane found them."""
     found = np.zeros(active.count, np.uint64)
+    observer = active.wave.observer
+    if observer is not None and instruction.opcode[0] == "mbarrier":
+        kind = KINDS.get(instruction.opcode[1], "atomic")
+        observer.on_access(kind, space, active, addresses, 8, instruction)
     try:
         for view, index, positions in active.wave.spaces.places(space, active, addresses, 8):
             lanes = range(active.count) if positions is None else positions.tolist()
