@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from rglink.demangle import demangle
 from rglink.diagnostics import EXIT_BUG, EXIT_DONE, Diagnostic, InputError, RglinkError, UsageError
 from rglink.frontend.cli import EXIT_INTERRUPTED, EXIT_PIPE
-from rglink.frontend.rgrun_program import check_arguments, find_kernel, read_program
+from rglink.frontend.rgrun_program import check_arguments, check_length, find_kernel, read_program
 from rglink.frontend.rgrun_text import (
     JsonValue,
     json_of_diagnostic,
@@ -140,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--schedules", metavar="N", type=_positive, default=1, help="check in N orders of threads (default: 1)")
     add("--data-seed", metavar="N", type=_count, default=0, help="seed of random data (default: 0)")
     add("--steps", metavar="N", type=_positive, default=STEPS, help=f"instructions of one thread (default: {STEPS})")
+    add("--allow-long", action="store_true", help="run it even if that takes minutes")
     add("--trace", metavar="FILE", help="write every executed instruction to a file")
     add("--profile", action="store_true", help="count instructions, divergence and memory traffic by source line")
     add("--list", action="store_true", help="list the kernels and their parameters")
@@ -185,9 +187,14 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.shared,
         arguments.steps,
     )
+    kinds = _kinds(arguments.check)
+    if not arguments.allow_long:
+        threads = math.prod(request.grid) * math.prod(request.block)
+        function = program.functions[request.kernel]
+        check_length(function, threads, arguments.schedules, checked=bool(kinds))
     if arguments.trace:
         _trace(request, arguments.trace)
-    run = _launch_checked(request, _kinds(arguments.check), arguments.schedules)
+    run = _launch_checked(request, kinds, arguments.schedules)
     profile = _profile(request) if arguments.profile else None
     _save(run.prepared)
     _print_run(request, replace(run, profile=profile), arguments)

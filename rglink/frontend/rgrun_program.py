@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rglink.emulate.ptx import Function, Parameter, Program
     from rglink.emulate.specs import Prepared
 
+# What the machine executes in a second, roughly: without checks, and with them.
+PLAIN_RATE, CHECKED_RATE = 100e6, 30e6
+LONGEST_RUN = 120.0
 LINK_FIRST = frozenset((InputKind.RGO, InputKind.ARCHIVE, InputKind.BITCODE, InputKind.TEXTUAL_IR))
 
 
@@ -92,6 +95,29 @@ def check_arguments(function: Function, prepared: Sequence[Prepared]) -> None:
         wanted = ", ".join(map(parameter_text, parameters)) or "none"
         given = ", ".join(argument.type for argument in prepared) or "none"
         raise _usage(message, f"parameters: {wanted}", f"arguments: {given}", slug="bad-arguments", cure=cure)
+
+
+def check_length(function: Function, threads: int, runs: int, *, checked: bool) -> None:
+    """Refuse what would run for minutes, by the instructions that the kernel's text has: loops and calls add to them.
+
+    Raises:
+        UsageError: with the estimate.
+    """
+    instructions = len(function.instructions)
+    seconds = runs * threads * instructions / (CHECKED_RATE if checked else PLAIN_RATE)
+    if seconds <= LONGEST_RUN:
+        return
+    times = f" {runs} times" if runs > 1 else ""
+    raise _usage(
+        f"kernel {path_of(function.name)}: {threads} threads with {instructions} instructions or more each{times}"
+        f" would run for about {_duration(seconds)} or more",
+        slug="long-run",
+        cure="run fewer blocks, or allow it with --allow-long",
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
 
 
 def parameter_text(parameter: Parameter) -> str:

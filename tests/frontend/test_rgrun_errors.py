@@ -164,6 +164,26 @@ def test_a_foreign_instruction_is_named_with_line_and_kernel(rgrun: Rgrun) -> No
             " [bad-launch]\n",
         ),
         (
+            "--kernel spin --grid 8000000 --block 1024 --check none",
+            "rgrun: error: kernel spin: 8192000000 threads with 3 instructions or more each would run for about"
+            " 4 minutes or more [long-run]\n>>> help: run fewer blocks, or allow it with --allow-long\n",
+        ),
+        (
+            "--kernel wild --grid 100000 --block 1024 --schedules 9 --arg u32[1]",
+            "rgrun: error: kernel wild: 102400000 threads with 6 instructions or more each 9 times would run for about"
+            " 3 minutes or more [long-run]\n>>> help: run fewer blocks, or allow it with --allow-long\n",
+        ),
+        (
+            "--kernel spin --grid 20000000000 --block 1024 --check none",
+            "rgrun: error: kernel spin: 20480000000000 threads with 3 instructions or more each would run for about"
+            " 171 hours or more [long-run]\n>>> help: run fewer blocks, or allow it with --allow-long\n",
+        ),
+        (
+            "--kernel spin --grid 8000000 --block 1024 --check none --allow-long",
+            "rgrun: error: spin: 8192000000 threads, the machine takes 268435456; at 100 million instructions a second"
+            " this would be 4 minutes and more [bad-launch]\n",
+        ),
+        (
             "--kernel spin --block 1025",
             "rgrun: error: block (1025, 1, 1) has 1025 threads, a block may have 1024 (and 64 in z) [bad-launch]\n",
         ),
