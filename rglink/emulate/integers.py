@@ -62,7 +62,7 @@ def _sum_or_difference(name: str, ufunc: np.ufunc) -> Builder:
         if cc:
             if kind not in _CARRYING:
                 raise Unsupported(f"{spell(name, modifiers)}: .cc is for 32 and 64 bits")
-            return add_carry if name == "add" else subtract_borrow
+            return add_carry if name == "add" else subtract_carry
         return ufunc
 
     return build
@@ -74,19 +74,23 @@ def add_carry(a: Bits, b: Bits) -> tuple[Bits, Bits]:
     return total, total < a
 
 
-def subtract_borrow(a: Bits, b: Bits) -> tuple[Bits, Bits]:
-    """a - b and its borrow out (bool), which PTX keeps in the carry flag."""
-    return a - b, a < b
+def subtract_carry(a: Bits, b: Bits) -> tuple[Bits, Bits]:
+    """a - b and the carry out of a + ~b + 1 (bool): true where nothing is borrowed.
+
+    The PTX ISA speaks of a borrow in the carry flag, but ptxas and libNVVM's 128-bit division count on the carry: an
+    `addc` after a `sub.cc` adds 1 where nothing was borrowed.
+    """
+    return a - b, a >= b
 
 
 def _with_carry(name: str) -> Builder:
     def build(modifiers: Modifiers) -> Operation:
         cc, _kind = take(name, modifiers, ("", "cc"), _CARRYING)
-        step = add_carry if name == "addc" else subtract_borrow
 
         def chained(a: Bits, b: Bits, carry: Bits) -> Any:
-            partial, first = step(a, b)
-            total, second = step(partial, carry.astype(partial.dtype))
+            # a - b - borrow is a + ~b + carry.
+            partial, first = add_carry(a, ~b if name == "subc" else b)
+            total, second = add_carry(partial, carry.astype(partial.dtype))
             return (total, first | second) if cc else total
 
         return chained

@@ -145,6 +145,18 @@ def test_packed_halves() -> None:
 
 
 @pytest.mark.parametrize("w", [32, 64])
+def test_a_subtraction_carries_where_it_does_not_borrow(w: int) -> None:
+    """As ptxas compiles it: `sub.cc; addc 0, 0` is the predicate of IADD3 itself."""
+    a, b = np.array([5, 5, 5], f"u{w // 8}"), np.array([4, 5, 6], f"u{w // 8}")
+    zero = np.zeros_like(a)
+    _, carry = OPERATIONS["sub"](("cc", f"u{w}"), a, b)
+    assert OPERATIONS["addc"]((f"u{w}",), zero, zero, carry).tolist() == [1, 1, 0]
+    assert OPERATIONS["subc"]((f"u{w}",), zero, zero, carry).tolist() == [0, 0, (1 << w) - 1]
+    _, carry = OPERATIONS["add"](("cc", f"u{w}"), a, ~b)
+    assert OPERATIONS["subc"]((f"u{w}",), zero, zero, carry).tolist() == [0, (1 << w) - 1, (1 << w) - 1]
+
+
+@pytest.mark.parametrize("w", [32, 64])
 def test_carry_chains(w: int) -> None:
     """Numbers of four words, added, subtracted and multiplied by chains as nvcc writes them."""
     source = random.Random(SEED)
