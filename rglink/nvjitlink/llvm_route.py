@@ -12,6 +12,7 @@ from rglink.arch import Arch
 from rglink.diagnostics import ToolError
 from rglink.ir import DATA_LAYOUT, Module
 from rglink.irtext import ModuleText
+from rglink.nvjitlink import float_signs
 from rglink.nvjitlink.atomics import lower_atomics, widen_scopes
 from rglink.nvjitlink.jitlink import JitInput, link_image
 from rglink.nvjitlink.job import CodegenJob, CodegenResult
@@ -62,11 +63,13 @@ def emit(job: CodegenJob, ptx_version: int) -> str:
     arch = job.target.arch
     module = Module.parse_bitcode(job.bitcode, job.name)
     text = module.text()
-    if any(word in text for word in (" atomicrmw ", " cmpxchg ", "syncscope(")) or "target datalayout" not in text:
+    words = (" atomicrmw ", " cmpxchg ", "syncscope(", *float_signs.WORDS)
+    if any(word in text for word in words) or "target datalayout" not in text:
         items = ModuleText.parse(text)
         widen_scopes(items, arch)
         make_local_atomics_plain(items)
         lower_atomics(items, arch)
+        float_signs.make_float_signs_exact(items)
         layout = "" if "target datalayout" in text else f'target datalayout = "{DATA_LAYOUT}"\n'
         module.replace(layout + items.render())
     return module.emit_ptx(arch.sm, f"+ptx{ptx_version}", job.opt_level)

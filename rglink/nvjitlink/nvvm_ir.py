@@ -13,7 +13,9 @@ from rglink.arch import Arch
 from rglink.diagnostics import InputError
 from rglink.irtext import Item, ModuleText, Variable, expect_equal, quote, read_function, read_variable, split_commas
 from rglink.nvjitlink.atomics import widen_scopes
+from rglink.nvjitlink.float_signs import make_float_signs_exact
 from rglink.nvjitlink.local_atomics import make_local_atomics_plain
+from rglink.nvjitlink.overflow import widen_overflow
 
 DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64"
@@ -34,6 +36,8 @@ def prepare(module: ModuleText, kernels: Collection[str], variables: Collection[
     _set_used(module, sorted({*kernels, *variables}))
     widen_scopes(module, arch)
     make_local_atomics_plain(module)
+    make_float_signs_exact(module)
+    widen_overflow(module)
 
 
 def _set_layout(module: ModuleText) -> None:
