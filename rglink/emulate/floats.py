@@ -2,9 +2,9 @@
 
 Semantics: PTX ISA 9.x, "Floating-Point Instructions", "Half Precision Floating-Point Instructions" and "Mixed Precision
 Floating-Point Instructions". Round-to-nearest goes through NumPy, whose +, -, *, / and sqrt are IEEE 754's; the other
-roundings and fused multiply-adds go through `errorfree` and `softfloat`. NaN results: see `softfloat`; abs, neg and
-copysign touch the sign bit alone, which PTX leaves open for f32 and Rust asks for. `.ftz` flushes operands before and
-results after rounding.
+roundings and fused multiply-adds go through `errorfree` and `softfloat`. NaN results: see `softfloat`; abs and
+neg give such a NaN too ("NaN inputs yield an unspecified NaN"; ptxas makes additions of zero of them), copysign
+touches the sign bit alone. `.ftz` flushes operands before and results after rounding.
 """
 
 from __future__ import annotations
@@ -258,6 +258,11 @@ def _transcendental(name: str) -> Builder:
     return lambda modifiers: _approximate(name, modifiers)
 
 
+def _unless_nan(form: Format, operand: Bits, result: Bits) -> Bits:
+    missing = softfloat.is_nan(form, operand)
+    return np.where(missing, softfloat.nan_of(form, operand), result) if missing.any() else result
+
+
 def _sign(name: str) -> Builder:
     def build(modifiers: Modifiers) -> Operation:
         ftz, kind = take(name, modifiers, ("", "ftz"), KINDS[:-1])
@@ -265,9 +270,8 @@ def _sign(name: str) -> Builder:
         sign = form.bits.type(form.sign)
         if ftz and form.name in ("bf16", "f64"):
             raise Unsupported(f"{spell(name, modifiers)}: .ftz is for f32 and f16")
-        if name == "abs":
-            return on_kind(kind, finish(form, lambda a: a & ~sign, ftz=bool(ftz)))
-        return on_kind(kind, finish(form, lambda a: a ^ sign, ftz=bool(ftz)))
+        change: Operation = (lambda a: a & ~sign) if name == "abs" else (lambda a: a ^ sign)
+        return on_kind(kind, finish(form, lambda a: _unless_nan(form, a, change(a)), ftz=bool(ftz)))
 
     return build
 

@@ -13,15 +13,16 @@ from tests.conformance.table import Operation
 from tests.tools import run
 
 FEATURES = (
-    "f16 core_float_math float_minimum_maximum uint_bit_width isolate_most_least_significant_one int_lowest_highest_one "
-    "funnel_shifts uint_carryless_mul uint_gather_scatter_bits exact_bitshifts wrapping_next_power_of_two "
-    "const_unsigned_bigint_helpers signed_bigint_helpers widening_mul int_roundings exact_div"
+    "f16 core_float_math float_minimum_maximum uint_bit_width isolate_most_least_significant_one "
+    "int_lowest_highest_one funnel_shifts uint_carryless_mul uint_gather_scatter_bits exact_bitshifts "
+    "wrapping_next_power_of_two const_unsigned_bigint_helpers signed_bigint_helpers widening_mul "
+    "int_roundings exact_div"
 )
 
 HEAD = """
+#![feature(FEATURES)]
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, stdarch_nvptx))]
 #![allow(unused_features, stable_features, unused_macros, arithmetic_overflow)]
-#![feature(%s)]
 
 macro_rules! some {
     ($t:ty, $e:expr) => { match $e { Some(v) => [v, 1 as $t], None => [0 as $t, 0 as $t] } };
@@ -62,7 +63,7 @@ macro_rules! op {
         }
     };
 }
-""" % ", ".join(FEATURES.split())
+""".replace("FEATURES", ", ".join(FEATURES.split()))
 # Overflow wraps, as in a release build, at every level.
 CODE_FLAGS = ("-Coverflow-checks=off", "-Cdebug-assertions=off", "-Awarnings")
 
@@ -106,7 +107,8 @@ def checked(argv: Sequence[str], folder: Path) -> None:
 def build_host(rustc: Rustc, source: Path, output: Path) -> None:
     """The crate as a shared library for this machine, by the compiler that the device side uses."""
     command = [
-        str(rustc.path), "--edition=2024", "--crate-type=cdylib", "-Copt-level=1", *CODE_FLAGS, "-o", str(output), str(source),
+        str(rustc.path), "--edition=2024", "--crate-type=cdylib", "-Copt-level=1", *CODE_FLAGS,
+        "-o", str(output), str(source),
     ]  # fmt: skip
     environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

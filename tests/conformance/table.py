@@ -40,12 +40,14 @@ def all_operations() -> tuple[Operation, ...]:
 
 
 def _expand(table: str, types: tuple[str, ...]) -> list[Operation]:
-    found = []
+    found: list[Operation] = []
     for line in filter(None, table.splitlines()):
         name, kinds, arguments, result, rust = (part.strip() for part in line.split("|", 4))
-        for type_name in types:
-            if type_name in kinds.split() or (len(kinds) <= 2 and SCALARS[type_name].kind in kinds):
-                found.append(_for_type(name, arguments, result, rust, type_name))
+        found += [
+            _for_type(name, arguments, result, rust, type_name)
+            for type_name in types
+            if type_name in kinds.split() or (len(kinds) <= 2 and SCALARS[type_name].kind in kinds)
+        ]
     return found
 
 
