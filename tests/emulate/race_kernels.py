@@ -273,3 +273,47 @@ L1: setp.ne.u32 %p1, %r1, 40; @%p1 bra L3;
 L2: ld.acquire.{scope}.global.u32 %r4, [%rd8]; setp.eq.u32 %p1, %r4, 0; @%p1 bra L2;
 ld.global.u32 %r5, [%rd8+4];
 L3:""")
+
+
+def mbarrier(wait: str = "mbarrier.test_wait.shared.b64 %p2, [buf+1016], %rd8; @!%p2 bra L1;") -> str:
+    """Threads of a block meet at an mbarrier between a write and the neighbour's read."""
+    return text(f"""
+setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [buf+1016], 64;
+bar.sync 0;
+.loc 1 5 0
+st.shared.u32 [%rd7], %r1;
+mbarrier.arrive.shared.b64 %rd8, [buf+1016];
+L1: {wait}
+xor.b32 %r4, %r1, 33; mul.wide.u32 %rd9, %r4, 4; add.u64 %rd9, %rd6, %rd9;
+.loc 1 9 0
+ld.shared.u32 %r5, [%rd9]; st.global.u32 [%rd3], %r5;""")
+
+
+def copy_to_mbarrier(wait: str = "mbarrier.test_wait.shared.b64 %p2, [buf+1016], %rd8; @!%p2 bra L1;") -> str:
+    """A bulk copy of 256 bytes by thread 0, which an mbarrier signals to all."""
+    return text(f"""
+setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [buf+1016], 64;
+bar.sync 0;
+@!%p1 bra L2;
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [buf+1016], 256;
+.loc 1 5 0
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [buf], [%rd0], 256, [buf+1016];
+L2: mbarrier.arrive.shared.b64 %rd8, [buf+1016];
+L1: {wait}
+.loc 1 9 0
+ld.shared.u32 %r5, [%rd7]; st.global.u32 [%rd3], %r5;""")
+
+
+def copy_handed_over(signal: str = "cp.async.mbarrier.arrive.noinc.shared.b64 [buf+1016];") -> str:
+    """cp.async whose end an mbarrier signals; each thread reads what its neighbour copied."""
+    return text(f"""
+setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [buf+1016], 128;
+bar.sync 0;
+.loc 1 5 0
+cp.async.ca.shared.global [%rd7], [%rd2], 4;
+{signal}
+mbarrier.arrive.shared.b64 %rd8, [buf+1016];
+L1: mbarrier.test_wait.shared.b64 %p2, [buf+1016], %rd8; @!%p2 bra L1;
+xor.b32 %r4, %r1, 33; mul.wide.u32 %rd9, %r4, 4; add.u64 %rd9, %rd6, %rd9;
+.loc 1 9 0
+ld.shared.u32 %r5, [%rd9]; st.global.u32 [%rd3], %r5;""")

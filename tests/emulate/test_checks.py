@@ -115,6 +115,11 @@ L2:"""),
         ("while an asynchronous copy to it is under way", "src/lib.rs:8: read of 4 bytes", "src/lib.rs:3: cp.async"),
     ),
     "wait for all but one group": (k.async_copy("cp.async.wait_group 1;"), "async-copy", ("src/lib.rs:8",)),
+    "copy that nobody signals": (
+        k.copy_handed_over("mbarrier.arrive.shared.b64 %rd8, [buf+1016];"),
+        "async-copy",
+        ("src/lib.rs:9: read of 4 bytes", "src/lib.rs:5: cp.async"),
+    ),
     "copy into unread words": (
         k.async_copy(first="st.shared.u32 [%rd7], 1;"),
         "async-copy",

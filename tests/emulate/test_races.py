@@ -39,6 +39,9 @@ IDIOMS = {
     "counter": k.counter(),
     "counter, volatile read": k.counter(read="ld.volatile.global.u32 %r5, [%rd0];"),
     "double buffer": k.double_buffer(),
+    "mbarrier": k.mbarrier(),
+    "bulk copy": k.copy_to_mbarrier(),
+    "copy signalled to an mbarrier": k.copy_handed_over(),
 }
 # (kernel, words that the report holds)
 RACES = {
@@ -82,6 +85,8 @@ RACES = {
     "counter of block scope": (k.counter("atom.relaxed.cta.global.add.u32 %r4, [%rd0], 1;"), ("different blocks",)),
     "counter that is read plainly": (k.counter(read="ld.global.u32 %r5, [%rd0];"), ("src/lib.rs:4: read",)),
     "counter that is set plainly": (k.counter(read="st.global.u32 [%rd0], 0;"), ("src/lib.rs:4: write",)),
+    "mbarrier without a wait": (k.mbarrier(""), ("src/lib.rs:9: read", "src/lib.rs:5: earlier write")),
+    "bulk copy without a wait": (k.copy_to_mbarrier(""), ("src/lib.rs:9: read", "src/lib.rs:5: earlier async copy")),
     "buffer written too early": (k.double_buffer(""), ("src/lib.rs:8: write", "src/lib.rs:6: earlier read")),
 }
 

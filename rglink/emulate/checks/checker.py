@@ -6,6 +6,7 @@ from rglink.emulate.checks.barriers import BarrierCheck
 from rglink.emulate.checks.copies import CopyCheck
 from rglink.emulate.checks.divisions import DivisionCheck
 from rglink.emulate.checks.findings import Findings
+from rglink.emulate.checks.mbarriers import MbarrierCheck
 from rglink.emulate.checks.order import Order
 from rglink.emulate.checks.races import RaceCheck
 from rglink.emulate.checks.strong import StrongCheck
@@ -36,6 +37,7 @@ class Checker:
         self.validity = ValidityCheck(self.findings, values)
         self.barriers = BarrierCheck(self.order, self.findings)
         self.copies = CopyCheck(self.order, self.findings, self.races)
+        self.mbarriers = MbarrierCheck(image, self.strong, self.copies)
         self.divisions = DivisionCheck(image, self.findings)
         self.outputs = outputs
         self.checks = checks
@@ -101,6 +103,8 @@ class Checker:
     def on_run(self, active: Active, code_number: int, first: int, last: int) -> None:
         """See `Observer`."""
         self.divisions.run(active, code_number, first, last)
+        if self.follows:
+            self.mbarriers.run(active, code_number, first, last)
 
     def on_exit(self, lanes: Lanes) -> None:
         """See `Observer`."""

@@ -101,13 +101,23 @@ class CopyCheck:
                 issued.groups[open_ones] = self.committed[issued.lanes[open_ones]]
             self.committed[active.lanes] += 1
             return
-        left = 0
-        if what == "wait_group" and isinstance(instruction.operands[0], Immediate):
-            left = instruction.operands[0].value
+        if what == "wait_all":
+            self._finish(here, None)
+        elif isinstance(instruction.operands[0], Immediate):
+            self._finish(here, instruction.operands[0].value)
+
+    def hand_over(self, lanes: Lanes) -> None:
+        """The copies that the lanes have issued are signalled to an mbarrier: who waits for that may use them."""
+        here = np.zeros(self.order.wave.lanes, np.bool_)
+        here[lanes] = True
+        self._finish(here, None)
+
+    def _finish(self, here: NDArray[np.bool_], left: int | None) -> None:
+        """End the copies of lanes that are `here`, but for the `left` latest groups (None: all, committed or not)."""
         kept: list[Issued] = []
         for issued in self.issued:
             done = here[issued.lanes]
-            if what != "wait_all":
+            if left is not None:
                 done &= issued.groups < self.committed[issued.lanes] - left
             if done.any():
                 self._complete(issued.part(done))

@@ -40,8 +40,8 @@ class Order:
         self.warp_floor = np.zeros(wave.lanes, np.int64)
         self.pairs: NDArray[np.int64] | None = None
         self.warps: NDArray[np.int64] | None = None
-        blocks, places = np.divmod(np.arange(wave.lanes), wave.block_lanes)
-        self.numbers: Entries = (wave.first_block + blocks) * self.threads + places + 1
+        rows = self.threads * np.arange(wave.first_block, wave.first_block + wave.blocks)[:, None]
+        self.numbers: Entries = (rows + np.arange(1, wave.block_lanes + 1)).reshape(-1)
         self.releases.begin_wave(wave)
 
     def tick(self) -> int:

@@ -39,7 +39,8 @@ class RaceCheck:
         """Shared memory is fresh; global memory keeps what earlier waves did."""
         size = wave.blocks * wave.spaces.shared_stride
         self.regions["shared"] = Shadow(size)
-        self.regions.setdefault("global", Shadow(wave.arena.used))
+        if "global" not in self.regions:
+            self.regions["global"] = Shadow(wave.arena.used)
 
     def shadow(self, touch: Touch) -> Shadow:
         """The entries that a touch falls into, fine and many enough."""
@@ -75,7 +76,6 @@ class RaceCheck:
             self._write(scene, meaning, reads=True)
 
     def _read(self, scene: Scene, meaning: Meaning) -> None:
-        shadow, index = scene.shadow, scene.index
         self._compare(scene, "writes", "write")
         if not meaning.strong or self.narrow_used:
             self._compare(scene, "strong", "atomic write", meaning)
