@@ -59,6 +59,8 @@ def types_of(opcode: tuple[str, ...], operands: int) -> tuple[str, list[str]]:
         types = [result] * operands
     elif name == "sad":
         types[2] = last
+    elif name in ("add", "sub", "fma") and "f32" in opcode[1:-1]:  # mixed precision: the last operand is wide
+        result = types[-1] = "f32"
     return result, types
 
 

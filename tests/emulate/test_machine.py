@@ -197,6 +197,16 @@ def test_a_matrix_product_through_ldmatrix() -> None:
     assert (out == a @ b).all()
 
 
+def test_the_last_operand_of_a_mixed_addition_is_wide() -> None:
+    body = """
+    .reg .b16 %h; cvt.rn.f16.u32 %h, %r0; mov.b32 %r3, 0f3F000000; add.rn.f32.f16 %r4, %h, %r3;
+    fma.rn.f32.f16 %r5, %h, %h, %r4; st.global.b32 [%rd0], %r5;
+    """
+    out, lane = np.zeros(96, np.float32), np.arange(96)
+    loaded(kernel(PLACE + body, target="sm_100"))["k"].launch(1, 96, (out,))
+    assert (out == lane * lane + lane + 0.5).all()
+
+
 def test_carries_chain_through_the_flag() -> None:
     body = """
     mov.u32 %r3, 0xFFFFFFFF; add.cc.u32 %r4, %r0, %r3; addc.cc.u32 %r5, 0, 5; addc.u32 %r6, 0, 0;
