@@ -1,15 +1,17 @@
-"""Negations and absolute values of floats whose bits can be seen, as integer operations; for both routes.
+"""Sign operations on floats whose bits can be seen, as integer operations; for both routes.
 
 In LLVM and Rust `fneg` and `llvm.fabs` change the sign bit and nothing else, NaN or not (LangRef, "Floating-Point
-Environment"). PTX's `neg` and `abs` return an unspecified NaN for a NaN (PTX ISA 9.7.3), and ptxas makes an addition
-of zero of them, which loses the payload and the sign. Where nothing but arithmetic and comparisons sees the result,
-its NaN has no bits to keep, and the float form stays: it costs no instruction there.
+Environment"), and so does `llvm.copysign`, of which LLVM may make both. PTX's `neg` and `abs` return an
+unspecified NaN for a NaN (PTX ISA 9.7.3), and ptxas makes an addition of zero of them, which loses the payload and the
+sign. Where nothing but arithmetic and comparisons sees the result, its NaN has no bits to keep, and the float form
+stays: it costs no instruction there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from rglink.irinst import Instruction, instructions, read_call
 from rglink.irtext import Item, ModuleText, skip_type
@@ -26,7 +28,17 @@ _PASSES = frozenset({"select", "phi", "freeze", "fneg"})
 _REGISTERS = {"half": (16, "h"), "bfloat": (16, "h"), "float": (32, "r"), "double": (64, "l")}
 _FLAGS = re.compile(r"(?:(?:nnan|ninf|nsz|arcp|contract|afn|reassoc|fast) )*")
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
-WORDS = (" fneg ", "@llvm.fabs.")
+_INTRINSIC = re.compile(r"@llvm\.(fabs|copysign)\.")
+WORDS = (" fneg ", "@llvm.fabs.", "@llvm.copysign.")
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """`name`: "fneg", "fabs" or "copysign"; `kind` is the operands' type."""
+
+    name: str
+    kind: str
+    operands: tuple[str, ...]
 
 
 def make_float_signs_exact(module: ModuleText) -> int:
@@ -43,8 +55,11 @@ def _edit(item: Item) -> int:
     users = _users(code)
     replaced: dict[int, list[str]] = {}
     for instruction in code:
-        if _sign_operation(instruction) and _is_seen(instruction.result, users):
-            lines = _integer_form(instruction, len(replaced))
+        if not _has_sign(item.body[instruction.index]):
+            continue
+        sign = _read_sign(instruction)
+        if sign and _is_seen(instruction.result, users):
+            lines = _integer_form(sign, instruction.result, f"%rglink.sign.{len(replaced)}")
             if lines:
                 debug = re.search(r", !dbg !\d+", item.body[instruction.index])
                 replaced[instruction.index] = [f"  {line}{debug[0] if debug else ''}" for line in lines]
@@ -60,12 +75,20 @@ def _users(code: Iterable[Instruction]) -> dict[str, list[Instruction]]:
     return found
 
 
-def _sign_operation(instruction: Instruction) -> str:
-    """ "fneg", "fabs" or nothing."""
+def _read_sign(instruction: Instruction) -> _Sign | None:
     if instruction.opcode == "fneg":
-        return "fneg"
-    is_abs = instruction.opcode == "call" and "@llvm.fabs." in instruction.rest
-    return "fabs" if is_abs and read_call(instruction).callee.startswith("llvm.fabs.") else ""
+        match = _FLAGS.match(instruction.rest)
+        texts: tuple[str, ...] = (instruction.rest[match.end() if match else 0 :].split(",")[0],)
+        name = "fneg"
+    elif instruction.opcode == "call" and (found := _INTRINSIC.search(instruction.rest)):
+        call = read_call(instruction)
+        if not call.callee.startswith("llvm."):
+            return None
+        name, texts = found[1], call.arguments
+    else:
+        return None
+    end = skip_type(texts[0], 0)
+    return _Sign(name, texts[0][:end], tuple(text[end:].split()[-1] for text in texts))
 
 
 def _is_seen(result: str, users: Mapping[str, list[Instruction]]) -> bool:
@@ -80,7 +103,7 @@ def _is_seen(result: str, users: Mapping[str, list[Instruction]]) -> bool:
                 callee = read_call(user).callee
                 if _BLIND_CALLS.match(callee):
                     continue
-                passes = callee.startswith("llvm.fabs.")
+                passes = callee.startswith(("llvm.fabs.", "llvm.copysign."))
             if not passes:
                 return True
             if user.result not in visited:
@@ -89,42 +112,43 @@ def _is_seen(result: str, users: Mapping[str, list[Instruction]]) -> bool:
     return False
 
 
-def _integer_form(instruction: Instruction, number: int) -> list[str]:
-    """The instructions instead of it; none for a type that is not known here, or a constant operand."""
-    if instruction.opcode == "fneg":
-        match = _FLAGS.match(instruction.rest)
-        rest = instruction.rest[match.end() if match else 0 :]
-    else:
-        rest = read_call(instruction).arguments[0]
-    end = skip_type(rest, 0)
-    kind, operand = rest[:end], rest[end:].split(",")[0].split()[-1]
-    vector = _VECTOR.fullmatch(kind)
-    element = vector[2] if vector else kind
-    if element not in _REGISTERS or not operand.startswith("%"):
+def _integer_form(sign: _Sign, result: str, name: str) -> list[str]:
+    """The instructions instead of it; none for a type that is not known here."""
+    vector = _VECTOR.fullmatch(sign.kind)
+    element = vector[2] if vector else sign.kind
+    if element not in _REGISTERS:
         return []
-    name = f"%rglink.sign.{number}"
     if vector is None:
-        return _scalar_form(instruction, kind, operand, instruction.result, name)
+        return _scalar_form(sign, result, name)
     lines: list[str] = []
     whole, last = "poison", int(vector[1]) - 1
     for lane in range(last + 1):
         part = f"{name}.{lane}"
-        lines.append(f"{part}.old = extractelement {kind} {operand}, i64 {lane}")
-        lines += _scalar_form(instruction, element, f"{part}.old", f"{part}.new", part)
-        target = instruction.result if lane == last else f"{part}.whole"
-        lines.append(f"{target} = insertelement {kind} {whole}, {element} {part}.new, i64 {lane}")
+        olds = tuple(f"{part}.old{number}" for number in range(len(sign.operands)))
+        for old, operand in zip(olds, sign.operands, strict=True):
+            lines.append(f"{old} = extractelement {sign.kind} {operand}, i64 {lane}")
+        lines += _scalar_form(_Sign(sign.name, element, olds), f"{part}.new", part)
+        target = result if lane == last else f"{part}.whole"
+        lines.append(f"{target} = insertelement {sign.kind} {whole}, {element} {part}.new, i64 {lane}")
         whole = target
     return lines
 
 
-def _scalar_form(instruction: Instruction, kind: str, operand: str, result: str, name: str) -> list[str]:
-    width, letter = _REGISTERS[kind]
-    is_neg = instruction.opcode == "fneg"
-    mask = 1 << width - 1 if is_neg else (1 << width - 1) - 1
+def _scalar_form(sign: _Sign, result: str, name: str) -> list[str]:
+    width, letter = _REGISTERS[sign.kind]
+    top = 1 << width - 1
     # Assembly, because LLVM's combiner turns an `xor` or `and` of the sign bit back into the float operation.
-    code = f"{'xor' if is_neg else 'and'}.b{width} $0, $1, {mask:#x};"
+    code = {
+        "fneg": f"xor.b{width} $0, $1, {top:#x};",
+        "fabs": f"and.b{width} $0, $1, {top - 1:#x};",
+        "copysign": f"{{ .reg .b{width} s; and.b{width} s, $2, {top:#x}; and.b{width} $0, $1, {top - 1:#x};"
+        f" or.b{width} $0, $0, s; }}",
+    }[sign.name]
+    bits = [f"{name}.bits{number}" for number in range(len(sign.operands))]
+    inputs = f",{letter}" * len(bits)
+    arguments = ", ".join(f"i{width} {each}" for each in bits)
     return [
-        f"{name}.bits = bitcast {kind} {operand} to i{width}",
-        f'{name}.changed = call i{width} asm "{code}", "={letter},{letter}"(i{width} {name}.bits)',
-        f"{result} = bitcast i{width} {name}.changed to {kind}",
+        *(f"{b} = bitcast {sign.kind} {x} to i{width}" for b, x in zip(bits, sign.operands, strict=True)),
+        f'{name}.changed = call i{width} asm "{code}", "={letter}{inputs}"({arguments})',
+        f"{result} = bitcast i{width} {name}.changed to {sign.kind}",
     ]

@@ -18,7 +18,7 @@ SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 def kernel(kind: str, *lines: str) -> str:
     """A kernel that stores `%r`, which `lines` make of `%x`."""
-    name = f"llvm.fabs.{SUFFIX[kind]}"
+    suffix = SUFFIX[kind]
     body = "\n  ".join(lines)
     return f"""
 define ptx_kernel void @k(ptr %a, ptr %out) {{
@@ -31,19 +31,22 @@ define ptx_kernel void @k(ptr %a, ptr %out) {{
   ret void
 }}
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-declare {kind} @{name}({kind})
+declare {kind} @llvm.fabs.{suffix}({kind})
+declare {kind} @llvm.copysign.{suffix}({kind}, {kind})
 """
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("operation", ["fneg", "fabs", "both"])
-def test_payloads_and_signs_survive(route: Route, kind: str, operation: str) -> None:
+@pytest.mark.parametrize("arch", ["75", "100"])
+@pytest.mark.parametrize("operation", ["fneg", "fabs", "both", "copysign"])
+def test_payloads_and_signs_survive(route: Route, arch: str, kind: str, operation: str) -> None:
     bits = KINDS[kind]
     absolute = f"call {kind} @llvm.fabs.{SUFFIX[kind]}({kind} %x)"
     lines = {
         "fneg": (f"%r = fneg {kind} %x",),
         "fabs": (f"%r = {absolute}",),
+        "copysign": (f"%r = call {kind} @llvm.copysign.{SUFFIX[kind]}({kind} %x, {kind} -1.0)",),
         "both": (f"%m = {absolute}", f"%n = fneg {kind} %m", f"%c = fcmp ole {kind} %x, 1.0",
                  f"%r = select i1 %c, {kind} %x, {kind} %n"),
     }[operation]  # fmt: skip
@@ -52,11 +55,12 @@ def test_payloads_and_signs_survive(route: Route, kind: str, operation: str) -> 
     numbers = [0, 1, infinity - 1, infinity, infinity + 1, infinity + 5, sign - 1]
     values = np.array([*numbers, *(n | sign for n in numbers)], f"u{bits // 8}")
     out = np.zeros_like(values)
-    load(ptx(kernel(kind, *lines), "75", route).encode())["k"][1, len(values)](values, out)
+    load(ptx(kernel(kind, *lines), arch, route).encode())["k"][1, len(values)](values, out)
     floats = values.view(f"f{bits // 8}")
     expected = {
         "fneg": values ^ values.dtype.type(sign),
         "fabs": values & values.dtype.type(sign - 1),
+        "copysign": values | values.dtype.type(sign),
         "both": np.where(floats <= 1, values, values | values.dtype.type(sign)),
     }[operation]
     assert out.tolist() == expected.tolist()
