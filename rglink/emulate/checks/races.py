@@ -124,6 +124,8 @@ class RaceCheck:
                 self._compare(scene, "strong", "atomic write", meaning)
             entries[index] = mine | (WIDE_BIT if meaning.wide else NARROW_BIT)
             shadow.last["strong"] = self.order.now
+            if self.narrow_used and not isinstance(index, slice):
+                self._compare_scopes(scene, entries[index], meaning)
             return
         self._compare(scene, "strong", "atomic write", meaning)
         shadow.writes[index] = mine
@@ -183,6 +185,14 @@ class RaceCheck:
         other = entries & THREAD_MASK != scene.mine[lost] & THREAD_MASK
         if other.any():
             self._report(scene, lost[other], entries[other], "write", same=True)
+
+    def _compare_scopes(self, scene: Scene, written: Entries, meaning: Meaning) -> None:
+        """Lanes of one atomic that met at one place: those of other blocks need a wide scope."""
+        met = np.flatnonzero((written ^ scene.mine) & THREAD_MASK)
+        if len(met):
+            bad = ~self._morally_strong(written[met], scene.lanes(met), meaning)
+            if bad.any():
+                self._report(scene, met[bad], written[met[bad]], "atomic write")
 
     def _report(self, scene: Scene, places: Lanes, entries: Entries, what: str, same: bool = False) -> None:
         if what == "write" and scene.instruction.opcode[0] == "st":

@@ -1,9 +1,9 @@
 """Release and acquire: what threads of the grid learn of each other through strong operations on memory.
 
-Each location that was released to has a log of releases, one for all and one for each block. A thread's knowledge is
-a prefix of some logs; a release passes on the releasing thread's accesses until then, those its barriers ordered
-before them, and what it knew itself. A store that does not release hides the releases before it; a read-modify-write
-continues them.
+Each location that was released to has a log of releases of wide scope, and one for each block of those of block
+scope. A thread's knowledge is a prefix of some logs; a release passes on the releasing thread's accesses until then,
+those its barriers ordered before them, and what it knew itself. A store that does not release hides the releases
+before it; a read-modify-write continues them.
 
 Reading a release is taken for synchronising even where a failed compare-and-swap wrote nothing.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from rglink.emulate.wave import Wave
 
 Knowledge: TypeAlias = "dict[Log, int]"
+Places: TypeAlias = "int | list[int]"
+Key = TypeVar("Key")
 NOTHING: Knowledge = {}
 
 
@@ -29,23 +31,29 @@ class Log:
     def __init__(self) -> None:
         self.until = 0
         self.times: list[int] = []
-        self.floors: list[tuple[int, int]] = []
+        self.block_floors: list[int] = []
+        self.warp_floors: list[int] = []
         self.passed: list[Knowledge] = []
-        self.by_thread: dict[int, list[int]] = {}
-        self.by_block: dict[int, list[int]] = {}
-        self.by_warp: dict[tuple[int, int], list[int]] = {}
+        self.last_block = -1
+        # Where in the log the releases of a thread, block or warp are; one number stands for a list of one.
+        self.by_thread: dict[int, Places] = {}
+        self.by_block: dict[int, Places] = {}
+        self.by_warp: dict[tuple[int, int], Places] = {}
 
     def append(self, thread: int, where: tuple[int, int], time: int, seen: tuple[int, int, Knowledge]) -> None:
         """A release by `thread`, which is in (block, warp) `where`, of all that it did up to `time`."""
         at = len(self.times)
         self.times.append(time)
-        self.floors.append(seen[:2])
+        self.block_floors.append(seen[0])
+        self.warp_floors.append(seen[1])
         before = self.passed[-1] if self.passed else NOTHING
-        self.passed.append(joined_knowledge(before, {log: n for log, n in seen[2].items() if log is not self}))
-        self.by_thread.setdefault(thread, []).append(at)
-        self.by_block.setdefault(where[0], []).append(at)
-        self.by_warp.setdefault(where, []).append(at)
-        self.until = at + 1
+        if seen[2]:
+            before = joined_knowledge(before, {log: n for log, n in seen[2].items() if log is not self})
+        self.passed.append(before)
+        _put(self.by_thread, thread, at)
+        _put(self.by_block, where[0], at)
+        _put(self.by_warp, where, at)
+        self.until, self.last_block = at + 1, where[0]
 
     def tells(self, thread: int, where: tuple[int, int], time: int, prefix: int) -> bool:
         """Whether the first `prefix` releases pass on what `thread` did at `time`."""
@@ -53,15 +61,27 @@ class Log:
         if at >= 0 and time <= self.times[at]:
             return True
         at = _last(self.by_block.get(where[0]), prefix)
-        if at >= 0 and time <= self.floors[at][0]:
+        if at >= 0 and time <= self.block_floors[at]:
             return True
         at = _last(self.by_warp.get(where), prefix)
-        return at >= 0 and time <= self.floors[at][1]
+        return at >= 0 and time <= self.warp_floors[at]
 
 
-def _last(places: list[int] | None, prefix: int) -> int:
-    if not places:
+def _put(places: dict[Key, Places], key: Key, at: int) -> None:
+    found = places.get(key)
+    if found is None:
+        places[key] = at
+    elif isinstance(found, int):
+        places[key] = [found, at]
+    else:
+        found.append(at)
+
+
+def _last(places: Places | None, prefix: int) -> int:
+    if places is None:
         return -1
+    if isinstance(places, int):
+        return places if places < prefix else -1
     at = bisect_left(places, prefix) - 1
     return places[at] if at >= 0 else -1
 
@@ -108,12 +128,17 @@ class Releases:
         self.by_thread.setdefault(block, {})[number] = known
 
     def seen(self, space: int, address: int, block: int, wide: bool) -> Knowledge:
-        """What a read of a location tells: of the block's own releases, and of all if the scope is wide."""
+        """What a read of a location tells: releases of block scope by its own block, and those of wider scope.
+
+        A read of block scope takes in the latter if the last of them is by its own block.
+        """
         found: Knowledge = {}
-        for owner in (block, -1) if wide else (block,):
-            log = self.logs.get((space, address, owner))
-            if log is not None and log.until:
-                found[log] = log.until
+        own = self.logs.get((space, address, block))
+        if own is not None and own.until:
+            found[own] = own.until
+        log = self.logs.get((space, address, -1))
+        if log is not None and log.until and (wide or log.last_block == block):
+            found[log] = log.until
         return found
 
     def release(
@@ -122,16 +147,13 @@ class Releases:
         """A release to `place` (space, address) by a thread."""
         self.used = True
         where = self.where(number)
-        for owner in (where[0], -1) if wide else (where[0],):
-            log = self.logs.setdefault((*place, owner), Log())
-            log.append(number, where, time, snapshot)
+        self._log((*place, -1 if wide else where[0])).append(number, where, time, snapshot)
 
-    def release_to_all(
-        self, place: tuple[int, int], number: int, time: int, snapshot: tuple[int, int, Knowledge]
-    ) -> None:
-        """A release that other blocks see too; what its own block sees is said apart."""
-        log = self.logs.setdefault((*place, -1), Log())
-        log.append(number, self.where(number), time, snapshot)
+    def _log(self, key: tuple[int, int, int]) -> Log:
+        log = self.logs.get(key)
+        if log is None:
+            log = self.logs[key] = Log()
+        return log
 
     def hide_from_all(self, place: tuple[int, int]) -> None:
         """A store that releases to its own block only."""

@@ -14,7 +14,7 @@ from rglink.emulate.checks.meaning import Meaning
 from rglink.emulate.checks.order import Order
 from rglink.emulate.checks.releases import NOTHING, Knowledge, joined_knowledge
 from rglink.emulate.checks.touch import Touch
-from rglink.emulate.frames import Active
+from rglink.emulate.frames import Active, Lanes
 from rglink.emulate.wave import Wave
 
 GLOBAL_SPACE, SHARED_SPACE = -1, 0
@@ -26,18 +26,19 @@ class StrongCheck:
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        # Per thread: its last fence, (time, wide, snapshot); of narrow fences after a wide one both are kept.
-        self.fences: dict[int, dict[bool, tuple[int, Snapshot]]] = {}
+        self.narrow, self.wide = Fences(0), Fences(0)
+        self.fenced = False
         self.pending: dict[int, Knowledge] = {}
 
     def begin_wave(self, wave: Wave) -> None:
         """Threads of earlier waves fence no more."""
-        self.fences, self.pending = {}, {}
+        self.narrow, self.wide = Fences(wave.lanes), Fences(wave.lanes)
+        self.fenced, self.pending = False, {}
 
     def fence(self, active: Active, meaning: Meaning) -> None:
         """Threads fence: earlier strong reads acquire, later strong writes release."""
         order = self.order
-        now = order.tick()
+        order.tick()
         numbers = order.numbers[active.lanes]
         if meaning.acquires and self.pending:
             for number in numbers.tolist():
@@ -45,11 +46,9 @@ class StrongCheck:
                 if news:
                     order.releases.learn(number, news)
         if meaning.releases:
-            for number, lane in zip(numbers.tolist(), active.lanes.tolist(), strict=True):
-                mine = self.fences.setdefault(number, {})
-                mine[False] = (now, order.snapshot(lane))
-                if meaning.wide:
-                    mine[True] = mine[False]
+            self.fenced = True
+            for fences in (self.narrow, self.wide) if meaning.wide else (self.narrow,):
+                fences.note(active.lanes, order)
 
     def access(self, kind: str, touch: Touch, meaning: Meaning) -> None:
         """A strong load ("load"), store ("store") or read-modify-write."""
@@ -57,7 +56,7 @@ class StrongCheck:
         if kind == "load":
             if not releases.used:
                 return
-        elif not (meaning.releases or self.fences or releases.used):
+        elif not (meaning.releases or self.fenced or releases.used):
             return
         active, order = touch.active, self.order
         at = np.broadcast_to(touch.at, (active.count,)).tolist()
@@ -85,16 +84,39 @@ class StrongCheck:
         if meaning.releases:
             releases.release(place, number, meaning.wide, self.order.now, self.order.snapshot(lane))
             return
-        fences = self.fences.get(number)
-        if fences is None:
-            if hides:
-                releases.overwrite(place, (number - 1) // releases.threads)
-            return
         # A fence of block scope reaches the block only, one of wide scope others if the write does too.
-        time, snapshot = fences[False]
-        releases.release(place, number, False, time, snapshot)
-        if meaning.wide and True in fences:
-            time, snapshot = fences[True]
-            releases.release_to_all(place, number, time, snapshot)
+        narrow, wide = int(self.narrow.times[lane]), int(self.wide.times[lane]) if meaning.wide else 0
+        if wide:
+            releases.release(place, number, True, *self.wide.of(lane))
         elif hides:
             releases.hide_from_all(place)
+        if narrow > wide:
+            releases.release(place, number, False, *self.narrow.of(lane))
+        elif hides and not wide:
+            releases.overwrite(place, (number - 1) // releases.threads)
+
+
+class Fences:
+    """The last fence of each lane of a wave: when (0: never), and what a release then passes on."""
+
+    def __init__(self, lanes: int) -> None:
+        self.times = np.zeros(lanes, np.int64)
+        self.block_floors = np.zeros(lanes, np.int64)
+        self.warp_floors = np.zeros(lanes, np.int64)
+        self.known: dict[int, Knowledge] = {}
+
+    def note(self, lanes: Lanes, order: Order) -> None:
+        """The lanes fence now."""
+        self.times[lanes] = order.now
+        self.block_floors[lanes] = order.block_floor[lanes // order.wave.block_lanes]
+        self.warp_floors[lanes] = order.warp_floor[lanes]
+        if order.releases.used:
+            for lane, number in zip(lanes.tolist(), order.numbers[lanes].tolist(), strict=True):
+                knowledge = order.releases.knowledge(number)
+                if knowledge:
+                    self.known[lane] = knowledge
+
+    def of(self, lane: int) -> tuple[int, Snapshot]:
+        """(time, what is passed on) of a lane."""
+        known = self.known.get(lane, NOTHING)
+        return int(self.times[lane]), (int(self.block_floors[lane]), int(self.warp_floors[lane]), known)
