@@ -219,15 +219,16 @@ def test_unknown_kinds_and_counts_are_refused() -> None:
 
 
 # A late reader: thread 1 of block 0 reads what thread 0 writes, without order, only if it sees a flag that thread 0
-# raises last. The default order never shows it, as thread 1 looks once and is as fast as thread 0.
+# raises last. The default order does not show it, as it takes the lower place in the code first.
 RARE = k.text("""
 setp.gt.u32 %p1, %r0, 1; @%p1 bra L3;
-setp.eq.u32 %p1, %r0, 1; @%p1 bra L1;
+setp.eq.u32 %p1, %r0, 0; @%p1 bra L1;
+ld.volatile.global.u32 %r4, [%rd0]; setp.ne.u32 %p1, %r4, 77; @%p1 bra L3;
 .loc 1 3 0
-st.global.u32 [%rd0+4], 5; st.volatile.global.u32 [%rd0], 77; bra L3;
-L1: ld.volatile.global.u32 %r4, [%rd0]; setp.ne.u32 %p1, %r4, 77; @%p1 bra L3;
+ld.global.u32 %r5, [%rd0+4]; bra L3;
+L1:
 .loc 1 6 0
-ld.global.u32 %r5, [%rd0+4];
+st.global.u32 [%rd0+4], 5; st.volatile.global.u32 [%rd0], 77;
 L3:""")
 
 
@@ -235,7 +236,8 @@ def test_seed_is_named_and_replays() -> None:
     with pytest.raises(CheckFailed) as caught:
         launch(RARE, schedules=50)
     seed = caught.value.seed
-    assert f"seed {seed} shows it again" in str(caught.value) or seed is None
+    assert seed is not None
+    assert f"seed {seed} shows it again" in str(caught.value)
     with pytest.raises(CheckFailed) as again:
         launch(RARE, seed=seed)
     assert again.value.reports == caught.value.reports

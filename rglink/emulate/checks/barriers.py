@@ -118,8 +118,6 @@ class BarrierCheck:
             if phase.came[lane]:
                 places.setdefault(int(phase.came[lane]), lane)
         chosen = [(self.instructions[number - 1], lane) for number, lane in sorted(places.items())]
-        if all(_is_unaligned(one) for one, _ in chosen) and len({one.loc for one, _ in chosen}) == 1:
-            return
         if all(_is_unaligned(one) for one, _ in chosen):
             return
         self.findings.pair(

@@ -6,9 +6,9 @@ from rglink.emulate.checks.barriers import BarrierCheck
 from rglink.emulate.checks.copies import CopyCheck
 from rglink.emulate.checks.divisions import DivisionCheck
 from rglink.emulate.checks.findings import Findings
-from rglink.emulate.checks.mbarriers import MbarrierCheck
 from rglink.emulate.checks.order import Order
 from rglink.emulate.checks.races import RaceCheck
+from rglink.emulate.checks.signals import SignalCheck
 from rglink.emulate.checks.strong import StrongCheck
 from rglink.emulate.checks.touch import touches
 from rglink.emulate.checks.validity import ValidityCheck
@@ -37,7 +37,7 @@ class Checker:
         self.validity = ValidityCheck(self.findings, values)
         self.barriers = BarrierCheck(self.order, self.findings)
         self.copies = CopyCheck(self.order, self.findings, self.races)
-        self.mbarriers = MbarrierCheck(image, self.strong, self.copies)
+        self.signals = SignalCheck(image, self.strong, self.copies)
         self.divisions = DivisionCheck(image, self.findings)
         self.outputs = outputs
         self.checks = checks
@@ -104,7 +104,7 @@ class Checker:
         """See `Observer`."""
         self.divisions.run(active, code_number, first, last)
         if self.follows:
-            self.mbarriers.run(active, code_number, first, last)
+            self.signals.run(active, code_number, first, last)
 
     def on_exit(self, lanes: Lanes) -> None:
         """See `Observer`."""

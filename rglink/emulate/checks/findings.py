@@ -11,7 +11,15 @@ from rglink.emulate.ptx import Vector as VectorOperand
 from rglink.emulate.wave import Wave
 
 MOST_REPORTS = 100
-ACCESSES = {"st": "write", "ld": "read", "ldu": "read", "ldmatrix": "read", "stmatrix": "write", "cp": "async copy"}
+ACCESSES = {
+    "st": "write",
+    "ld": "read",
+    "ldu": "read",
+    "ldmatrix": "read",
+    "stmatrix": "write",
+    "cp": "async copy",
+    "mbarrier": "mbarrier operation",
+}
 
 
 class Findings:

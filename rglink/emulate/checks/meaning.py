@@ -45,9 +45,9 @@ def meaning_of(instruction: Instruction) -> Meaning:
         acquires = ordering and "release" not in words
         return Meaning(ordering, acquires, ordering and "acquire" not in words, wide)
     if name == "mbarrier":
-        arrives, waits = parts[0].startswith("arrive"), parts[0].endswith("_wait")
-        relaxed = "relaxed" in words
-        return Meaning(True, waits and not relaxed, arrives and not relaxed, "cluster" in words)
+        waits, ordered = parts[0].endswith("_wait"), "relaxed" not in words
+        begins = parts[0] in ("init", "inval")
+        return Meaning(not begins, waits and ordered, parts[0].startswith("arrive") and ordered, "cluster" in words)
     strong = name in ("atom", "red") or bool(words & STRONG)
     both = bool(words & {"acq_rel", "sc"})
     return Meaning(strong, both or "acquire" in words, both or "release" in words, wide)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rglink.emulate.checks.order import THREAD_MASK
 from rglink.emulate.checks.touch import Offsets, Touch
 
 Entries = NDArray[np.int64]
@@ -92,16 +91,7 @@ class Shadow:
         index = at >> self.shift
         return (index if each == 1 else spread(index, each)), each
 
-    def lane_of(self, position: int, each: int) -> int:
-        """The lane (as its place in the touch) of a position in what `index` gave."""
-        return position // each
-
 
 def spread(index: Offsets, each: int) -> Offsets:
     """`each` consecutive places from every index on."""
     return (index[:, None] + np.arange(each)).reshape(-1)
-
-
-def threads_of(entries: Entries) -> Entries:
-    """The numbers of the threads in entries."""
-    return entries & THREAD_MASK

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rglink.emulate.frames import Active, Lanes
+from rglink.emulate.frames import Active
 from rglink.emulate.memory import GLOBAL_BASE, LOCAL_BASE, SHARED_BASE, WINDOW, Addresses, is_run
 
 Offsets = NDArray[np.int64]
@@ -96,8 +96,3 @@ def _shared(active: Active, addresses: Addresses, size: int) -> Iterator[Touch]:
 def _local(active: Active, addresses: Addresses, size: int) -> Iterator[Touch]:
     if int(addresses.max()) + size <= 8 * len(active.wave.spaces.rows):
         yield Touch("local", active, addresses.view(np.int64), size, False)
-
-
-def lanes_of(touch: Touch) -> Lanes:
-    """The lanes of a touch."""
-    return touch.active.lanes

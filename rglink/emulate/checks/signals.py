@@ -1,9 +1,9 @@
-"""mbarrier objects as synchronisation: an arrival releases, a wait acquires.
+"""Asynchronous copies that signal mbarrier objects: the signal is a release by the thread that issued the copy.
 
-The machine tells of a run of instructions after it, so an arrival also releases what its run did after it: accesses
-between an arrival and the next branch are taken for earlier than they are.
+The machine tells of the mbarrier instructions themselves as accesses, of these signals only by the run of
+instructions after it; so accesses between a copy and the next branch count as before the signal.
 
-Source: PTX ISA, "mbarrier": `.release` is the default of arrivals, `.acquire` that of waits, block scope of both.
+Source: PTX ISA, "cp.async.mbarrier.arrive", "cp.async.bulk": completion mechanism `mbarrier::complete_tx::bytes`.
 """
 
 from __future__ import annotations
@@ -20,38 +20,35 @@ from rglink.emulate.frames import Active, Group, Vector
 from rglink.emulate.image import Image
 from rglink.emulate.ptx import Address, Instruction, Register, Symbol
 
-ARRIVES = Meaning(True, False, True, False)
-WAITS = Meaning(True, True, False, False)
+SIGNAL = Meaning(strong=True, acquires=False, releases=True, wide=False)
 
 
-class MbarrierCheck:
-    """Feeds arrivals and waits to the strong operations."""
+class SignalCheck:
+    """Feeds signals of copies to the strong operations."""
 
     def __init__(self, image: Image, strong: StrongCheck, copies: CopyCheck) -> None:
         self.image, self.strong, self.copies = image, strong, copies
-        self._runs: dict[tuple[int, int, int], tuple[tuple[Instruction, Meaning], ...]] = {}
+        self._runs: dict[tuple[int, int, int], tuple[Instruction, ...]] = {}
 
     def run(self, active: Active, number: int, first: int, last: int) -> None:
         """Instructions `first` to `last` of a function ran for the lanes."""
         found = self._runs.get((number, first, last))
         if found is None:
             run = self.image.by_number[number].instructions[first : last + 1]
-            meanings = ((one, meaning_of(one)) for one in run)
-            found = self._runs[number, first, last] = tuple((one, m) for one, m in meanings if m is not None)
-        for instruction, meaning in found:
+            found = self._runs[number, first, last] = tuple(one for one in run if _signals(one))
+        for instruction in found:
             if instruction.opcode[:3] == ("cp", "async", "mbarrier"):
                 self.copies.hand_over(active.lanes)
             for touch in self._touches(active, instruction):
                 self.strong.order.tick()
-                self.strong.access("load" if meaning.acquires else "atomic", touch, meaning)
+                self.strong.access("atomic", touch, SIGNAL)
 
     def _touches(self, active: Active, instruction: Instruction) -> list[Touch]:
         """Where the object of an instruction lies, for the lanes that its guard lets through."""
         assert isinstance(active, Group)
         table = self.image.code(active.code.name)[1]
         places = [operand for operand in instruction.operands if isinstance(operand, Address)]
-        address = places[-1] if instruction.opcode[0] == "cp" else places[0]
-        values = _address(active, address, table.by_name, table.names.address)
+        values = _address(active, places[-1], table.by_name, table.names.address)
         if values is None:
             return []
         if instruction.guard is not None:
@@ -66,18 +63,9 @@ class MbarrierCheck:
         return list(touches("shared" if shared else "generic", active, values, 8))
 
 
-def meaning_of(instruction: Instruction) -> Meaning | None:
-    """What an instruction does to an mbarrier; None for one that synchronises nothing."""
-    parts = instruction.opcode
-    if parts[0] == "mbarrier":
-        if "relaxed" in parts:
-            return None
-        if parts[1].startswith("arrive"):
-            return ARRIVES
-        return WAITS if parts[1].endswith("_wait") else None
-    if parts[0] == "cp" and any(part.startswith("mbarrier") for part in parts):
-        return ARRIVES
-    return None
+def _signals(instruction: Instruction) -> bool:
+    """Whether an instruction is a copy that signals an mbarrier, or lets earlier ones do so."""
+    return instruction.opcode[0] == "cp" and any(part.startswith("mbarrier") for part in instruction.opcode)
 
 
 def _address(
