@@ -53,8 +53,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     "and": ("b32", "b64", "u32", "s32", "u64", "s64"),
     "or": ("b32", "b64", "u32", "s32", "u64", "s64"),
     "xor": ("b32", "b64", "u32", "s32", "u64", "s64"),
-    "min": ("u32", "s32", "u64", "s64"),
-    "max": ("u32", "s32", "u64", "s64"),
+    "min": ("u32", "s32", "u64", "s64", "f16", "bf16", "f16x2", "bf16x2"),
+    "max": ("u32", "s32", "u64", "s64", "f16", "bf16", "f16x2", "bf16x2"),
     "exch": ("b32", "b64", "u32", "s32", "u64", "s64", "f32", "f64"),
     "cas": ("b16", "b32", "b64", "u32", "s32", "u64", "s64"),
     "inc": ("u32",),
@@ -85,8 +85,10 @@ def operation_of(name: str, ptx_type: str, flush: bool) -> Operation:
     if name in PLAIN:
         return Operation(name, size, PLAIN[name], None, np.dtype(f"u{size}"))
     if "f" in ptx_type:
-        modifiers = ("rn", "ftz", ptx_type) if flush and ptx_type == "f32" else ("rn", ptx_type)
-        return Operation(name, size, floats.BUILDERS["add"](modifiers), None, np.dtype(f"u{size}"))
+        modifiers = ("ftz", ptx_type) if flush and ptx_type == "f32" else (ptx_type,)
+        if name == "add":
+            modifiers = ("rn", *modifiers)
+        return Operation(name, size, floats.BUILDERS[name](modifiers), None, np.dtype(f"u{size}"))
     value_type = np.dtype(f"{'i' if ptx_type[0] == 's' else 'u'}{size}")
     ufunc = ASSOCIATIVE[name]
     bits = np.dtype(f"u{size}")
@@ -140,7 +142,7 @@ def _crowd(operation: Operation, view: Bits, place: int, values: list[Vector]) -
         return scanned[:-1]
     old = np.empty(len(values[0]), view.dtype)
     scalar = SCALAR.get(operation.name)
-    if scalar is None:  # floating sums
+    if scalar is None:  # floating-point operations
         current = before
         for lane in range(len(old)):
             old[lane] = current[0]
@@ -159,8 +161,7 @@ def _crowd(operation: Operation, view: Bits, place: int, values: list[Vector]) -
 
 def decode_atomic(table: SlotTable, instruction: Instruction) -> Step:
     """atom and red, of global, shared and generic addresses; vectors element by element."""
-    name, space, count = _split(instruction)
-    ptx_type = instruction.opcode[-1]
+    name, space, count, ptx_type = _split(instruction)
     has_result = instruction.opcode[0] == "atom"
     operands = instruction.operands[1:] if has_result else instruction.operands
     if len(operands) != (3 if name == "cas" else 2):
@@ -194,10 +195,10 @@ def decode_atomic(table: SlotTable, instruction: Instruction) -> Step:
     return step
 
 
-def _split(instruction: Instruction) -> tuple[str, str, int]:
-    """(operation, space, elements)."""
-    name, space, count = "", "generic", 1
-    for part in instruction.opcode[1:-1]:
+def _split(instruction: Instruction) -> tuple[str, str, int, str]:
+    """(operation, space, elements, type): in any order, for manuals and ptxas write vectors in two orders."""
+    name, space, count, ptx_type = "", "generic", 1, ""
+    for part in instruction.opcode[1:]:
         base = part.split("::")[0]
         if part in TYPES:
             name = part
@@ -205,11 +206,13 @@ def _split(instruction: Instruction) -> tuple[str, str, int]:
             space = base
         elif part in VECTORS:
             count = VECTORS[part]
+        elif part in TYPE_SIZES and not ptx_type:
+            ptx_type = part
         elif part not in ORDERS and part not in SCOPES and part != "noftz" and base not in ("L1", "L2"):
             raise Unsupported(f"instruction {instruction.text}: .{part}")
-    if not name:
+    if not name or not ptx_type or (name in ("min", "max") and "f" in ptx_type and count == 1):
         raise Unsupported(f"instruction {instruction.text}")
-    return name, space, count
+    return name, space, count, ptx_type
 
 
 def _everywhere(

@@ -23,6 +23,20 @@ Step = Callable[[Active], None]
 Control = Callable[[Group], bool]
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """What a `.sync` instruction of a warp does: the slots of its mask, operands and results, and the computation.
+
+    `anywhere` says that it may be completed by lanes at other instructions with the same opcode.
+    """
+
+    mask: int
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+    compute: Callable[[Group, Vector], None]
+    anywhere: bool
+
+
 @dataclass
 class Flow:
     """What one instruction reads and writes (bit sets of slots), and where control goes after it.
@@ -53,7 +67,7 @@ class Code:
     flows: list[Flow] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     locs: list[tuple[str, int] | None] = field(default_factory=list)
-    warp_masks: dict[int, int] = field(default_factory=dict)
+    exchanges: dict[int, Exchange] = field(default_factory=dict)
     local_bytes: int = 0
     # (offset in local memory, bytes, slot) of parameters that live in memory because their addresses are taken.
     spills: list[tuple[int, int, int]] = field(default_factory=list)
@@ -86,7 +100,12 @@ class Code:
         """The slots whose values may still be read when `pc` comes next."""
         found = self.live_lists.get(pc)
         if found is None:
-            found = tuple(_members(self.live[pc]))
+            slots = self.live[pc]
+            exchange = self.exchanges.get(pc)
+            if exchange is not None:  # Lanes may wait there with operands that were computed before.
+                for slot in (exchange.mask, *exchange.sources):
+                    slots |= 1 << slot
+            found = tuple(_members(slots))
             self.live_lists[pc] = found
         return found
 

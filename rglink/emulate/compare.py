@@ -149,16 +149,21 @@ _TRUE: Mapping[str, np.generic] = {
 }
 
 
+_SCALAR_RESULTS = tuple(result for result in _TRUE if result not in _PACKED)
+
+
 def _set(modifiers: Modifiers) -> Operation:
     kinds = (*_INTEGERS, *_SCALARS, *_PACKED)
     operator, combine, ftz, result, kind = take(
         "set", modifiers, COMPARISONS, ("", *_BOOLEAN), ("", "ftz"), tuple(_TRUE), kinds
     )
     _checked("set", modifiers, ftz, kind)
-    if (kind in _PACKED or result in _PACKED) and kind != result:
+    possible = (kind, "u32", "s32") if kind in _PACKED else _SCALAR_RESULTS
+    if result not in possible:
         raise Unsupported(f"{spell('set', modifiers)}: .{result} from .{kind}")
     test, merge = comparison(operator, _PACKED.get(kind, kind), bool(ftz)), _BOOLEAN.get(combine)
-    true = _TRUE[result]
+    # An integer result of packed operands is two masks of 16 bits.
+    true = _TRUE["u16" if kind in _PACKED and result not in _PACKED else result]
     false = true.dtype.type(0)
 
     def scalar(a: Bits, b: Bits, *c: Bits) -> Bits:

@@ -248,6 +248,11 @@ def _check_shape(function: Function, grid: tuple[int, int, int], block: tuple[in
     most = function.directives.get("maxntid")
     if most and threads > math.prod(most):
         raise LaunchError(f"{function.name}: block has {threads} threads, the kernel allows {math.prod(most)}")
+    cluster = math.prod(function.directives.get("reqnctapercluster", (1,)))
+    if cluster > 1:
+        raise LaunchError(
+            f"{function.name}: the kernel requires clusters of {cluster} blocks, the machine has those of 1"
+        )
     total = threads * grid[0] * grid[1] * grid[2]
     if total > MOST_THREADS:
         seconds = total * len(function.instructions) / 100e6

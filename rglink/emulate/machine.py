@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rglink.emulate.cluster import ClusterBarriers
 from rglink.emulate.errors import KernelFault
 from rglink.emulate.frames import Group
 from rglink.emulate.image import Image
@@ -24,7 +25,7 @@ def run_wave(wave: Wave, image: Image) -> None:
         KernelFault: a trap, failed assertion, wild access, deadlock, or no end within the step budget.
         PtxError: a thread came to an instruction that the machine does not know.
     """
-    wave.barriers, wave.meetings = Barriers(wave), WarpMeetings(wave)
+    wave.barriers, wave.clusters, wave.meetings = Barriers(wave), ClusterBarriers(wave), WarpMeetings(wave)
     wave.instruction_of = lambda number, pc: image.instruction(number)(pc)
     code = image.entry()
     lanes = np.flatnonzero(wave.alive)
@@ -35,10 +36,9 @@ def run_wave(wave: Wave, image: Image) -> None:
     with np.errstate(all="ignore"):
         while True:
             group = wave.scheduler.pop()
-            if group is not None:
-                run_group(group, wave)
-            elif not wave.meetings.meet_across():
+            if group is None:
                 break
+            run_group(group, wave)
     if wave.alive_count:
         raise deadlock(wave)
 
@@ -73,6 +73,7 @@ def deadlock(wave: Wave) -> KernelFault:
     waiting: list[tuple[Group, Instruction, str]] = [
         (group, instruction, f"barrier {number}") for group, instruction, number in wave.barriers.stuck()
     ]
+    waiting += [(group, instruction, "the barrier of the cluster") for group, instruction in wave.clusters.stuck()]
     waiting += [(group, instruction, "other threads of the warp") for group, instruction in wave.meetings.stuck()]
     places = []
     for group, instruction, what in waiting[:8]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from rglink.emulate import access, async_copy, atomics, control, decode, mbarrier, sync, tensor, warp
+from rglink.emulate import access, async_copy, atomics, cluster, control, decode, mbarrier, sync, tensor, warp, wmma
 from rglink.emulate.code import Control, Step
 from rglink.emulate.errors import PtxError, Unsupported
 from rglink.emulate.frames import Active, Group
@@ -42,6 +42,7 @@ PURE: Mapping[str, StepDecoder] = {
     "slct": decode.decode_choice,
     "cvta": decode.decode_cvta,
     "isspacep": decode.decode_isspacep,
+    "getctarank": cluster.decode_rank,
 }
 EFFECTS: Mapping[str, StepDecoder] = {
     "ld": access.decode_load,
@@ -61,6 +62,7 @@ EFFECTS: Mapping[str, StepDecoder] = {
     "pmevent": _nothing,
     "nanosleep": _nanosleep,
     "cp": async_copy.decode_copy,
+    "mapa": cluster.decode_mapa,
     "mbarrier": mbarrier.decode_mbarrier,
 }
 CONTROLS: Mapping[str, ControlDecoder] = {
@@ -78,6 +80,7 @@ CONTROLS: Mapping[str, ControlDecoder] = {
     "elect": warp.decode_elect,
     "activemask": warp.decode_activemask,
     "mma": tensor.decode_mma,
+    "wmma": wmma.decode_wmma,
     "ldmatrix": tensor.decode_ldmatrix,
     "stmatrix": tensor.decode_stmatrix,
     "movmatrix": tensor.decode_movmatrix,
@@ -96,8 +99,10 @@ def decode_one(table: SlotTable, instruction: Instruction, at: int, image: Image
     control_decoder = CONTROLS.get(name)
     if name == "call":
         return _guarded_control(table, instruction, at, control.decode_call(table, instruction, at, image))
-    if name == "bar" and instruction.opcode[1] == "warp":
+    if instruction.opcode[:2] == ("bar", "warp"):
         control_decoder = warp.decode_warp_barrier
+    elif instruction.opcode[:2] == ("barrier", "cluster"):
+        control_decoder = cluster.decode_cluster_barrier
     if control_decoder is not None:
         return _guarded_control(table, instruction, at, control_decoder(table, instruction, at))
     pure = PURE.get(name)

@@ -80,6 +80,8 @@ PER_WAVE: dict[str, Callable[[Wave], Vector]] = {
     "%reserved_smem_offset_begin": lambda wave: _one(0),
     "%reserved_smem_offset_end": lambda wave: _one(0),
     "%reserved_smem_offset_cap": lambda wave: _one(0),
+    # No launch here is part of a graph, and no driver sets environment registers.
+    "%current_graph_exec": lambda wave: np.zeros(1, np.uint64),
     "%cluster_ctarank": lambda wave: _one(0),
     "%cluster_nctarank": lambda wave: _one(1),
     "%is_explicit_cluster": lambda wave: np.zeros(1, np.bool_),
@@ -92,6 +94,10 @@ for _axis, _at in AXES.items():
     PER_WAVE[f"%nclusterid.{_axis}"] = PER_WAVE[f"%nctaid.{_axis}"]
     PER_WAVE[f"%cluster_ctaid.{_axis}"] = lambda wave: _one(0)
     PER_WAVE[f"%cluster_nctaid.{_axis}"] = lambda wave: _one(1)
+for _at in range(2):
+    PER_WAVE[f"%reserved_smem_offset_{_at}"] = lambda wave: _one(0)
+for _at in range(32):
+    PER_WAVE[f"%envreg{_at}"] = lambda wave: _one(0)
 for _name, _mask in LANE_MASKS.items():
     PER_WAVE[f"%lanemask_{_name}"] = lambda wave, mask=_mask: mask(U32(1) << _lane_of(wave))  # type: ignore[misc]
 

@@ -179,8 +179,10 @@ def decode_barrier(table: SlotTable, instruction: Instruction, at: int) -> Contr
         threads = np.zeros(1, np.uint32) if wanted < 0 else r[wanted]
         pairs = (r[number].astype(np.uint64) << np.uint64(32)) | threads
         found = np.unique(pairs).tolist()
+        # A negated predicate is no register, so it is not among those that are live.
+        live = (*table.code.live_at(at), *((predicate,) if reduction else ()))
         for pair in found:
-            part = group if len(found) == 1 else group.part(np.flatnonzero(pairs == pair), table.code.live_at(at))
+            part = group if len(found) == 1 else group.part(np.flatnonzero(pairs == pair), live)
             which, count = pair >> 32, pair & 0xFFFF_FFFF
             _check_barrier(part, which, count, instruction)
             goes_on = group.wave.barriers.arrive(part, which, count, use)

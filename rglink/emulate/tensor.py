@@ -51,7 +51,9 @@ def decode_mma(table: SlotTable, instruction: Instruction, at: int) -> Control:
     def multiply(group: Group, masks: Vector) -> None:
         put_fragment(group, targets, operation(*[fragment_of(group, slots) for slots in sources]))
 
-    return sync_control(table, instruction, EVERYONE, multiply, at)
+    return sync_control(
+        table, instruction, at, EVERYONE, multiply, ([*sources[0], *sources[1], *sources[2]], targets), False
+    )
 
 
 def _matrices(instruction: Instruction) -> tuple[int, bool]:
@@ -118,7 +120,8 @@ def _decode_memory(
             lane = int(np.flatnonzero(group.lanes == active.lanes[bad.position])[0])
             wave.fault(bad.text, group, lane, instruction, bad.slug)
 
-    return sync_control(table, instruction, EVERYONE, move, at)
+    operands = ([where], slots) if loads else ([where, *slots], [])
+    return sync_control(table, instruction, at, EVERYONE, move, operands, False)
 
 
 def decode_movmatrix(table: SlotTable, instruction: Instruction, at: int) -> Control:
@@ -130,4 +133,4 @@ def decode_movmatrix(table: SlotTable, instruction: Instruction, at: int) -> Con
     def move(group: Group, masks: Vector) -> None:
         put_fragment(group, [d], operation(fragment_of(group, [a])))
 
-    return sync_control(table, instruction, EVERYONE, move, at)
+    return sync_control(table, instruction, at, EVERYONE, move, ([a], [d]), False)

@@ -1,20 +1,21 @@
 """Warp-wide instructions: shfl, vote, match, redux, activemask, elect, bar.warp.
 
-A `.sync` instruction waits until every thread that its mask names, and that has not ended, is at that instruction;
-`bar.warp.sync` may be met at several places.
+A `.sync` instruction waits until every thread that its mask names, and that has not ended, has executed one "with the
+same qualifiers and same membermask value": the same instruction, or another with an equal opcode and mask. The matrix
+instructions want the very same one.
 
 Source: PTX ISA, "Data Movement: shfl.sync", "Parallel Synchronization: vote, match, redux, activemask, elect".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rglink.emulate.code import Control
+from rglink.emulate.code import Control, Exchange
 from rglink.emulate.errors import Unsupported
 from rglink.emulate.frames import Group, Lanes, Vector, joined
 from rglink.emulate.ptx import Immediate, Instruction, Operand, Pair, Sink
@@ -35,34 +36,33 @@ def bits_of(rows: NDArray[np.bool_]) -> NDArray[np.uint32]:
 
 
 class WarpMeetings:
-    """The groups that wait for other threads of their warps."""
+    """The groups that wait for other threads of their warps, each with the instruction that it waits at."""
 
     def __init__(self, wave: Wave) -> None:
         self.wave = wave
-        self.waiting: dict[Key, list[tuple[Group, Instruction]]] = {}
+        self.waiting: dict[Key, tuple[Group, Instruction]] = {}
 
-    def gather(self, group: Group, masks: Vector, slots: tuple[int, Instruction]) -> Group | None:
+    def gather(self, group: Group, exchange: Exchange, instruction: Instruction) -> Group | None:
         """The group of those lanes, with others that waited here, whose masks are complete; the rest waits.
 
-        `slots` are the slot of the masks and the instruction. None if nobody can go on.
+        None if nobody can go on.
         """
         wave = self.wave
-        _check_masks(group, masks, slots[1])
+        _check_masks(group, group.registers[exchange.mask], instruction)
         key = (0, *key_of(group)[1:])
         waited = self.waiting.pop(key, None)
         if waited is not None:
-            group = joined([*(g for g, _ in waited), group])
-            masks = group.registers[slots[0]]
+            group = joined([waited[0], group])
         elif group.count == wave.alive_count:
             return group
-        missing = self._missing(group.lanes, masks)
+        missing = self._missing(group.lanes, group.registers[exchange.mask])
         if missing is None:
             return group
         live = group.code.live_at(group.pc)
-        self.waiting[key] = [(group.part(np.flatnonzero(missing), live), slots[1])]
-        if missing.all():
-            return None
-        return group.part(np.flatnonzero(~missing), live)
+        self.waiting[key] = (group.part(np.flatnonzero(missing), live), instruction)
+        if exchange.anywhere and len(self.waiting) > 1:
+            self._meet_across(instruction.opcode)
+        return None if missing.all() else group.part(np.flatnonzero(~missing), live)
 
     def _missing(self, lanes: Lanes, masks: Vector) -> NDArray[np.bool_] | None:
         """Which lanes have a warp that is not complete; None if none has."""
@@ -77,43 +77,67 @@ class WarpMeetings:
 
     def recheck(self) -> None:
         """Lanes have ended: let all that wait try again."""
-        for key in list(self.waiting):
-            for group, _ in self.waiting.pop(key):
-                self.wave.scheduler.push(group)
+        waiting, self.waiting = self.waiting, {}
+        for group, _ in waiting.values():
+            self.wave.scheduler.push(group)
 
-    def meet_across(self) -> bool:
-        """Let `bar.warp.sync` at different places complete each other; whether any lane can go on."""
-        entries = [
-            (key, group, instruction)
-            for key, groups in self.waiting.items()
-            for group, instruction in groups
-            if instruction.opcode[:2] == ("bar", "warp")
-        ]
-        if len(entries) < 2:
-            return False
-        present = np.concatenate([group.lanes for _, group, _ in entries])
-        moved = False
-        for key, group, instruction in entries:
-            masks = group.registers[group.code.warp_masks[group.pc]]
-            here = np.zeros(self.wave.lanes, np.bool_)
-            here[present] = True
-            lacking = bits_of((self.wave.alive & ~here).reshape(-1, 32))
-            met = (lacking[group.lanes >> 5] & masks) == 0
-            if not met.any():
+    def _meet_across(self, opcode: tuple[str, ...]) -> None:
+        """Let lanes complete each other that wait at different instructions with one opcode under one mask."""
+        waiting = [(key, *entry) for key, entry in sorted(self.waiting.items()) if entry[1].opcode == opcode]
+        masks = np.zeros(self.wave.lanes, U32)
+        for _, group, _ in waiting:
+            masks[group.lanes] = group.registers[group.code.exchanges[group.pc].mask]
+        met = self._agreed(masks)
+        parts: list[Group] = []
+        for key, group, instruction in waiting:
+            free = met[group.lanes]
+            if not free.any():
                 continue
-            moved = True
+            del self.waiting[key]
             live = group.code.live_at(group.pc)
-            self.waiting[key].remove((group, instruction))
-            if not met.all():
-                self.waiting[key].append((group.part(np.flatnonzero(~met), live), instruction))
-            freed = group.part(np.flatnonzero(met), live)
-            freed.pc += 1
-            self.wave.scheduler.push(freed)
-        return moved
+            if not free.all():
+                self.waiting[key] = (group.part(np.flatnonzero(~free), live), instruction)
+            parts.append(group.part(np.flatnonzero(free), live))
+        if parts:
+            self._exchange(parts, next(i for _, group, i in waiting if met[group.lanes].any()))
+
+    def _agreed(self, masks: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which lanes wait with every lane of their mask, all under the same mask (0: the lane does not wait)."""
+        rows = masks.reshape(-1, 32)
+        wanted = (rows[:, :, None] >> LANES.astype(U32)) & U32(1) != 0
+        other = (rows[:, :, None] != rows[:, None, :]) & self.wave.alive.reshape(-1, 1, 32)
+        agreed: NDArray[np.bool_] = (rows != 0) & ~(wanted & other).any(axis=2)
+        return agreed.reshape(-1)
+
+    def _exchange(self, parts: list[Group], instruction: Instruction) -> None:
+        """Compute for all lanes of `parts` at once, by the slots of the first part's instruction; let them go on."""
+        wave = self.wave
+        exchanges = [part.code.exchanges[part.pc] for part in parts]
+        order = np.argsort(np.concatenate([part.lanes for part in parts]))
+        lanes = np.concatenate([part.lanes for part in parts])[order]
+        first = exchanges[0]
+        registers = parts[0].code.template.copy()
+        for at, slot in enumerate((first.mask, *first.sources)):
+            vectors = [
+                np.broadcast_to(part.registers[(one.mask, *one.sources)[at]], (part.count,))
+                for part, one in zip(parts, exchanges, strict=True)
+            ]
+            registers[slot] = np.concatenate(vectors)[order]
+        everyone = Group(wave, lanes, len(lanes) == wave.lanes, parts[0].code, registers)
+        if wave.observer is not None:
+            wave.observer.on_warp_sync(everyone, registers[first.mask], instruction)
+        first.compute(everyone, registers[first.mask])
+        for part, one in zip(parts, exchanges, strict=True):
+            mine = np.searchsorted(lanes, part.lanes)
+            for source, target in zip(first.targets, one.targets, strict=True):
+                vector = everyone.registers[source]
+                part.registers[target] = vector if len(vector) == 1 else vector[mine]
+            part.pc += 1
+            wave.scheduler.push(part)
 
     def stuck(self) -> list[tuple[Group, Instruction]]:
         """The groups that wait, with their instructions."""
-        return [entry for _, groups in sorted(self.waiting.items()) for entry in groups]
+        return [entry for _, entry in sorted(self.waiting.items())]
 
 
 def _check_masks(group: Group, masks: Vector, instruction: Instruction) -> None:
@@ -155,18 +179,28 @@ def lanes_of(group: Group, rows: Rows) -> Vector:
 
 
 def sync_control(
-    table: SlotTable, instruction: Instruction, mask: Operand, compute: Callable[[Group, Vector], None], at: int
+    table: SlotTable,
+    instruction: Instruction,
+    at: int,
+    mask: Operand,
+    compute: Callable[[Group, Vector], None],
+    slots: tuple[Sequence[int], Sequence[int]],
+    anywhere: bool = True,
 ) -> Control:
-    """A control that lets `compute` run for lanes whose warps are complete."""
-    slot = table.source(mask, "b32")
-    table.code.warp_masks[at] = slot
+    """A control that lets `compute` run for lanes whose warps are complete.
+
+    `slots` are those of operands and of results; see `Exchange` for `anywhere`.
+    """
+    sources, targets = slots
+    exchange = Exchange(table.source(mask, "b32"), tuple(sources), tuple(targets), compute, anywhere)
+    table.code.exchanges[at] = exchange
 
     def meet(group: Group) -> bool:
         wave = group.wave
-        ready = wave.meetings.gather(group, group.registers[slot], (slot, instruction))
+        ready = wave.meetings.gather(group, exchange, instruction)
         if ready is None:
             return False
-        masks = ready.registers[slot]
+        masks = ready.registers[exchange.mask]
         if wave.observer is not None:
             wave.observer.on_warp_sync(ready, masks, instruction)
         compute(ready, masks)
@@ -216,7 +250,7 @@ def decode_shfl(table: SlotTable, instruction: Instruction, at: int) -> Control:
         r[d] = lanes_of(group, np.take_along_axis(rows, wanted, axis=1))
         r[p] = lanes_of(group, np.broadcast_to(valid, rows.shape))
 
-    return sync_control(table, instruction, mask, shuffle, at)
+    return sync_control(table, instruction, at, mask, shuffle, ((a, b, c), (d, p)))
 
 
 def named(group: Group, masks: Vector) -> NDArray[np.bool_]:
@@ -259,7 +293,7 @@ def decode_vote(table: SlotTable, instruction: Instruction, at: int) -> Control:
             found = (holding == 0) | (holding == present)
         group.registers[d] = found
 
-    return sync_control(table, instruction, mask, vote, at)
+    return sync_control(table, instruction, at, mask, vote, ((p,), (d,)))
 
 
 def decode_match(table: SlotTable, instruction: Instruction, at: int) -> Control:
@@ -286,7 +320,7 @@ def decode_match(table: SlotTable, instruction: Instruction, at: int) -> Control
         all_equal = mine == everyone
         group.registers[d], group.registers[p] = np.where(all_equal, everyone, U32(0)), all_equal
 
-    return sync_control(table, instruction, mask, match, at)
+    return sync_control(table, instruction, at, mask, match, ((a,), (d, p)))
 
 
 REDUCTIONS: Mapping[str, tuple[np.ufunc, int]] = {
@@ -298,36 +332,70 @@ REDUCTIONS: Mapping[str, tuple[np.ufunc, int]] = {
 
 
 def decode_redux(table: SlotTable, instruction: Instruction, at: int) -> Control:
-    """redux.sync.op.type d, a, mask, for integers."""
+    """redux.sync.op.type d, a, mask."""
+    target, value, mask = instruction.operands
+    a, d = table.source(value, "b32"), table.destination(target, "b32")
+    if instruction.opcode[-1] == "f32":
+        reduce = _float_reduction(instruction, a, d)
+    else:
+        reduce = _integer_reduction(instruction, a, d)
+    return sync_control(table, instruction, at, mask, reduce, ((a,), (d,)))
+
+
+def _integer_reduction(instruction: Instruction, a: int, d: int) -> Callable[[Group, Vector], None]:
     operator, ptx_type = instruction.opcode[2], instruction.opcode[-1]
     if instruction.opcode[1] != "sync" or ptx_type not in ("u32", "s32", "b32") or len(instruction.opcode) != 4:
         raise Unsupported(f"instruction {instruction.text}")
-    signed = ptx_type == "s32"
+    dtype: np.dtype[Any] = np.dtype(U32)
     if operator in ("min", "max"):
-        limits = np.iinfo(np.int32 if signed else U32)
+        dtype = np.dtype(np.int32 if ptx_type == "s32" else U32)
+        limits = np.iinfo(dtype)
         ufunc: np.ufunc = np.minimum if operator == "min" else np.maximum
         neutral = int(limits.max if operator == "min" else limits.min)
     elif operator in REDUCTIONS:
         ufunc, neutral = REDUCTIONS[operator]
-        signed = False
     else:
         raise Unsupported(f"instruction {instruction.text}")
-    target, value, mask = instruction.operands
-    a, d = table.source(value, "b32"), table.destination(target, "b32")
-    dtype = np.dtype(np.int32 if signed else U32)
 
     def reduce(group: Group, masks: Vector) -> None:
         rows = np.ascontiguousarray(rows_of(group, group.registers[a])).view(dtype)
-        who = named(group, masks)
-        if who.ndim == 2:
-            filled = np.where(who, rows, dtype.type(neutral))
-            result = ufunc.reduce(filled, axis=1, dtype=dtype)
-        else:
-            filled = np.where(who, rows[:, None, :], dtype.type(neutral))
-            result = ufunc.reduce(filled, axis=2, dtype=dtype)
-        group.registers[d] = lanes_of(group, result).view(U32)
+        found = _reduced(ufunc, rows, named(group, masks), neutral)
+        group.registers[d] = lanes_of(group, found).view(U32)
 
-    return sync_control(table, instruction, mask, reduce, at)
+    return reduce
+
+
+def _reduced(ufunc: np.ufunc, rows: Rows, who: NDArray[np.bool_], neutral: int) -> Rows:
+    """One value a warp, or one a lane where `who` differs from lane to lane."""
+    if who.ndim == 3:
+        rows = rows[:, None, :]
+    filled = np.where(who, rows, rows.dtype.type(neutral))
+    found: Rows = ufunc.reduce(filled, axis=-1, dtype=rows.dtype)
+    return found
+
+
+def _float_reduction(instruction: Instruction, a: int, d: int) -> Callable[[Group, Vector], None]:
+    """min and max of f32, on integers that have the order of the numbers; -0 comes before +0."""
+    _, sync, operator, *options, _ = instruction.opcode
+    if sync != "sync" or operator not in ("min", "max") or options not in ([], ["abs"], ["NaN"], ["abs", "NaN"]):
+        raise Unsupported(f"instruction {instruction.text}")
+    ufunc, neutral = (np.minimum, ALL) if operator == "min" else (np.maximum, 0)
+    sign, canonical = U32(0x8000_0000), U32(0x7FFF_FFFF)
+
+    def reduce(group: Group, masks: Vector) -> None:
+        rows = rows_of(group, group.registers[a])
+        is_nan = rows & canonical > U32(0x7F80_0000)
+        numbers = rows & canonical if "abs" in options else rows
+        keys = np.where(numbers & sign, ~numbers, numbers | sign)
+        who = named(group, masks)
+        nan_here = is_nan if who.ndim == 2 else is_nan[:, None, :]
+        counting = who & ~nan_here
+        found = _reduced(ufunc, keys, counting, neutral)
+        bits = np.where(found & sign, found & canonical, ~found)
+        spoilt = (who & nan_here).any(axis=-1) if "NaN" in options else ~counting.any(axis=-1)
+        group.registers[d] = lanes_of(group, np.where(spoilt, canonical, bits))
+
+    return reduce
 
 
 def decode_elect(table: SlotTable, instruction: Instruction, at: int) -> Control:
@@ -344,7 +412,7 @@ def decode_elect(table: SlotTable, instruction: Instruction, at: int) -> Control
         group.registers[d] = leader
         group.registers[p] = leader == (group.lanes & 31)
 
-    return sync_control(table, instruction, mask, elect, at)
+    return sync_control(table, instruction, at, mask, elect, ((), (d, p)))
 
 
 def decode_activemask(table: SlotTable, instruction: Instruction, at: int) -> Control:
@@ -361,4 +429,4 @@ def decode_activemask(table: SlotTable, instruction: Instruction, at: int) -> Co
 
 def decode_warp_barrier(table: SlotTable, instruction: Instruction, at: int) -> Control:
     """bar.warp.sync mask."""
-    return sync_control(table, instruction, instruction.operands[0], lambda group, masks: None, at)
+    return sync_control(table, instruction, at, instruction.operands[0], lambda group, masks: None, ((), ()))

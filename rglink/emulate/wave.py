@@ -19,6 +19,7 @@ from rglink.emulate.ptx import Instruction
 from rglink.emulate.spaces import Spaces
 
 if TYPE_CHECKING:
+    from rglink.emulate.cluster import ClusterBarriers
     from rglink.emulate.sync import Barriers
     from rglink.emulate.warp import WarpMeetings
 
@@ -141,6 +142,7 @@ class Wave:
         self.paths: dict[tuple[int, int, int], int] = {}
         self.clock = 0
         self.barriers: Barriers
+        self.clusters: ClusterBarriers
         self.meetings: WarpMeetings
         self.instruction_of: Callable[[int, int], Instruction]
 
@@ -187,6 +189,7 @@ class Wave:
         else:
             self.live_in_block -= np.bincount(group.lanes // self.block_lanes, minlength=self.blocks)
         self.barriers.recheck()
+        self.clusters.recheck()
         self.meetings.recheck()
 
     def fault(

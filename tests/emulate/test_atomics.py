@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rglink.emulate import KernelFault
+from rglink.emulate import KernelFault, PtxError, load
 from tests.emulate.support import kernel, loaded
 
 LANES = 256
@@ -138,6 +138,37 @@ def test_packed_halves_and_vectors() -> None:
     loaded(kernel(body))["k"][1, 3](out)
     assert out[:1].view(np.float16).tolist() == [6.0, 3.0]
     assert out[2:].view(np.float32).tolist() == [3.0, 6.0]
+
+
+@pytest.mark.parametrize("spelling", ["global.{op}.noftz.v2.f16x2", "global.v2.f16x2.{op}.noftz"])
+@pytest.mark.parametrize("operator", ["min", "max"])
+def test_extremes_of_vectors_of_halves(operator: str, spelling: str) -> None:
+    """Many threads at two cells of four halves each; NaNs lose."""
+    body = f"""
+    ld.param.u64 %rd0, [out]; ld.param.u64 %rd1, [values]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd2, %r0, 8;
+    add.u64 %rd1, %rd1, %rd2; ld.global.v2.b32 {{%r1, %r2}}, [%rd1]; and.b32 %r3, %r0, 1; mul.wide.u32 %rd3, %r3, 8;
+    add.u64 %rd0, %rd0, %rd3; red.{spelling.format(op=operator)} [%rd0], {{%r1, %r2}};
+    """
+    values = np.random.default_rng(2).standard_normal((96, 4)).astype(np.float16)
+    values[5, 1] = np.nan
+    out = np.zeros((2, 4), np.float16)
+    loaded(kernel(body, ".param .u64 out, .param .u64 values"))["k"][1, 96](out, values)
+    best = np.fmin if operator == "min" else np.fmax
+    for parity in (0, 1):
+        assert (out[parity] == best(best.reduce(values[parity::2]), np.float16(0))).all()
+
+
+def test_atomic_extremes_find_the_old_value_and_single_halves_have_none() -> None:
+    body = """
+    ld.param.u64 %rd0, [out]; mov.b16 %h0, 0x4000; mov.b16 %h1, 0x3800;
+    atom.global.max.noftz.v2.bf16 {%h2, %h3}, [%rd0], {%h0, %h1}; st.global.v2.b16 [%rd0+4], {%h2, %h3};
+    """
+    out = np.array([0x3F80, 0x3F80, 0, 0], np.uint16)
+    loaded(kernel(body))["k"][1, 1](out)
+    assert out.tolist() == [0x4000, 0x3F80, 0x3F80, 0x3F80]
+    refused = kernel("ld.param.u64 %rd0, [out]; red.global.max.noftz.f16 [%rd0], %h0;").encode()
+    with pytest.raises(PtxError, match=r"unsupported instruction red\.global\.max\.noftz\.f16"):
+        load(refused)["k"][1, 1](out)
 
 
 def test_atomics_of_shared_local_and_generic_addresses() -> None:

@@ -107,3 +107,25 @@ def test_selection() -> None:
     floats = np.array([0x80000000, 0x80000001, 0x7FC00000], dtype="u4")
     assert OPERATIONS["slct"](("u64", "f32"), a, b, floats).tolist() == [1, 8, 9]
     assert OPERATIONS["slct"](("ftz", "u64", "f32"), a, b, floats).tolist() == [1, 2, 9]
+
+
+@pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
+@pytest.mark.parametrize("operator", ["lt", "eq", "geu", "ne", "nan"])
+def test_set_of_packed_halves(kind: str, operator: str) -> None:
+    """Each half by itself, against the scalar comparison: 1.0 of the type, or a mask of 16 bits in an integer."""
+    scalar = kind[:-2]
+    low, high = (
+        [np.array(patterns(LAYOUTS[scalar], 300, seed + 2 * half), "u2") for half in (0, 1)] for seed in (1, 2)
+    )
+    a, b = (np.stack(halves, axis=1).reshape(-1).view("u4") for halves in (low, high))
+    holds = [compare(operator, scalar, x, y) for x, y in zip(low, high, strict=True)]
+    one = {"f16": 0x3C00, "bf16": 0x3F80}[scalar]
+    for result, true in ((kind, one), ("u32", 0xFFFF), ("s32", 0xFFFF)):
+        want = [int(x) * true | int(y) * true << 16 for x, y in zip(*holds, strict=True)]
+        assert OPERATIONS["set"]((operator, result, kind), a, b).tolist() == want
+    predicate = np.arange(len(a)) % 3 == 0
+    want = [(int(x and p) * 0xFFFF) | (int(y and p) * 0xFFFF) << 16 for x, y, p in zip(*holds, predicate, strict=True)]
+    assert OPERATIONS["set"]((operator, "and", "u32", kind), a, b, predicate).tolist() == want
+    for result in ("u16", "f32", "f16"):
+        with pytest.raises(Unsupported):
+            OPERATIONS["set"]((operator, result, kind), a, b)

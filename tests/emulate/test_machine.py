@@ -254,3 +254,13 @@ def test_an_unknown_instruction_is_refused_when_a_thread_comes_to_it() -> None:
     with pytest.raises(PtxError, match=rf"line {line}: in k: unsupported instruction vadd4.u32.u32.u32") as caught:
         program["k"][11, 96](np.zeros(11 * 96, np.uint32))
     assert caught.value.diagnostic.slug == "unsupported-instruction"
+
+
+def test_a_negated_predicate_at_two_barriers() -> None:
+    body = """
+    mov.u32 %r3, %tid.x; shr.u32 %r4, %r3, 5; setp.lt.u32 %p0, %r3, 40; barrier.red.popc.u32 %r5, %r4, 32, !%p0;
+    st.global.u32 [%rd0], %r5;
+    """
+    out = np.zeros(64, np.uint32)
+    loaded(kernel(PLACE + body))["k"][1, 64](out)
+    assert out.tolist() == [0] * 32 + [24] * 32

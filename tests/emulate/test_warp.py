@@ -157,3 +157,92 @@ def test_a_warp_that_never_meets_is_a_deadlock() -> None:
     places = caught.value.diagnostic.places
     assert any("5 threads wait for other threads of the warp" in place for place in places)
     assert any("27 threads wait for barrier 1" in place for place in places)
+
+
+DIVIDED = """
+and.b32 %r3, %r0, 1; setp.ne.u32 %p0, %r3, 0; mul.lo.u32 %r5, %r0, 3; add.u32 %r6, %r0, 1000; @%p0 bra ODD;
+shfl.sync.bfly.b32 %r4, %r5, 1, 31, -1; vote.sync.ballot.b32 %r7, !%p0, -1; bra END;
+ODD: shfl.sync.bfly.b32 %r4, %r6, 1, 31, -1; vote.sync.ballot.b32 %r7, %p0, -1;
+END: popc.b32 %r7, %r7; mad.lo.u32 %r4, %r7, 10000, %r4; st.global.u32 [%rd0], %r4;
+"""
+
+
+def test_lanes_at_different_instructions_meet_under_one_mask() -> None:
+    """Equal qualifiers and masks are what the manual asks for, not one place."""
+    partner = LANES ^ 1
+    expected = np.where(partner & 1, partner + 1000, 3 * partner) + 320000
+    for seed in (None, 1, 2, 3):
+        assert (run(DIVIDED, seed=seed) == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("ODD: shfl.sync.bfly", "ODD: shfl.sync.down"), ("%r6, 1, 31, -1", "%r6, 1, 31, 0xAAAAAAAA")],
+)
+def test_different_qualifiers_or_masks_do_not_meet(old: str, new: str) -> None:
+    assert old in DIVIDED
+    with pytest.raises(KernelFault, match="deadlock in kernel k"):
+        run(DIVIDED.replace(old, new))
+
+
+def test_lanes_in_different_functions_meet() -> None:
+    before = """
+    .func (.param .b32 result) get(.param .b32 value) { .reg .b32 %r<3>; ld.param.b32 %r1, [value];
+     shfl.sync.idx.b32 %r2, %r1, 3, 31, -1; st.param.b32 [result], %r2; ret; }
+    """
+    body = """
+    setp.lt.u32 %p0, %r0, 7; mul.lo.u32 %r3, %r0, 5; @%p0 bra CALL; shfl.sync.idx.b32 %r4, %r3, 20, 31, -1; bra END;
+    CALL: { .param .b32 a; .param .b32 b; st.param.b32 [a], %r3; call (b), get, (a); ld.param.b32 %r4, [b]; }
+    END: st.global.u32 [%rd0], %r4;
+    """
+    out = np.zeros(32, np.uint32)
+    loaded(kernel(PLACE + body, before=before))["k"][1, 32](out)
+    assert out.tolist() == [15] * 7 + [100] * 25
+
+
+def test_operands_survive_the_wait_for_others() -> None:
+    """A negated predicate and an offset are computed before the lanes that come first begin to wait."""
+    body = """
+    .shared .align 16 .b8 tile[544]; mov.u32 %r6, tile; shl.b32 %r7, %r0, 4; add.u32 %r6, %r6, %r7;
+    st.shared.u32 [%r6+16], %r0; bar.warp.sync -1;
+    and.b32 %r3, %r0, 3; setp.eq.u32 %p0, %r3, 0; setp.gt.u32 %p2, %r0, 11; @%p0 bra MEET;
+    LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 9; @%p1 bra LOOP;
+    MEET: vote.sync.ballot.b32 %r4, !%p2, -1; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r6+16];
+    shl.b32 %r5, %r5, 16; or.b32 %r5, %r5, %r4; st.global.u32 [%rd0], %r5;
+    """
+    lane = LANES[:32]
+    for seed in (None, 1, 2, 3):
+        assert (run(body, block=32, seed=seed) == (0xFFF | np.where(lane & 3, 0, lane >> 2) << 16)).all()
+
+
+@pytest.mark.parametrize("operator", ["min", "max"])
+@pytest.mark.parametrize("options", ["", ".abs", ".NaN", ".abs.NaN"])
+@pytest.mark.parametrize("mask", ["full", "parts"])
+def test_float_reductions(operator: str, options: str, mask: str) -> None:
+    """Zeros are ordered by sign; without .NaN only numbers count."""
+    source = np.random.default_rng(5)
+    values = source.standard_normal((6, 32)).astype(np.float32)
+    values[1, 3], values[2, :], values[3, :16], values[4, 5], values[4, 6] = np.nan, np.nan, -0.0, np.inf, -np.inf
+    values[3, 16:], values[5] = 0.0, -np.abs(values[5])
+    bits = values.reshape(-1).view(np.uint32).copy()
+    bits[40] |= 0xFFC00000
+    body = """
+    ld.param.u64 %rd2, [values]; add.u64 %rd2, %rd2, %rd1; ld.global.f32 %f0, [%rd2]; mov.u32 %r4, -1;
+    """
+    if mask == "parts":
+        body += "and.b32 %r3, %r0, 1; setp.eq.u32 %p0, %r3, 0; selp.b32 %r4, 0x55555555, 0xAAAAAAAA, %p0;"
+    body += f"redux.sync.{operator}{options}.f32 %f1, %f0, %r4; st.global.f32 [%rd0], %f1;"
+    out = np.zeros(192, np.uint32)
+    text = kernel(PLACE + body, ".param .u64 out, .param .u64 values", target="sm_100a")
+    loaded(text)["k"][1, 192](out, bits)
+    for lane in range(192):
+        warp = bits[lane // 32 * 32 : lane // 32 * 32 + 32]
+        chosen = (warp if mask == "full" else warp[lane % 2 :: 2]).tolist()
+        if ".abs" in options:
+            chosen = [x & 0x7FFFFFFF for x in chosen]
+        numbers = [x for x in chosen if x & 0x7FFFFFFF <= 0x7F800000]
+        ordered = sorted(numbers, key=lambda x: -(x & 0x7FFFFFFF) - 1 if x >> 31 else x)
+        want = 0x7FFFFFFF
+        if numbers and not (".NaN" in options and len(numbers) < len(chosen)):
+            want = ordered[0 if operator == "min" else -1]
+        assert out[lane] == want, lane
