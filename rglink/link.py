@@ -1,6 +1,7 @@
-"""One link, top to bottom: `build_program`, then `generate_images`. Read this first; it alone knows every room.
+"""The first half of a link, top to bottom: from files to the final program. Read this first.
 
-`argv -> LinkOptions -> Inputs -> Resolution -> Module -> list[CodegenJob] -> list[CodegenResult] -> fat binary`
+`argv -> LinkOptions -> Inputs -> Resolution -> Module -> Program`; the second half is `rglink.images`. The halves run
+in two processes and import nothing of each other's, because importing is a good part of a small link.
 """
 
 from __future__ import annotations
@@ -8,9 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from rglink.arch import Target
 from rglink.diagnostics import Diagnostics, InputError, UsageError
 from rglink.ir import Module
 from rglink.irtext import ModuleText
@@ -31,29 +30,15 @@ from rglink.lto.rust_runtime import define_rust_runtime
 from rglink.lto.sources import Inputs
 from rglink.lto.undefined import check_undefined
 from rglink.lto.unprotected import check_protection
-from rglink.nvjitlink.backends import Backend
-from rglink.nvjitlink.job import CodegenJob, CodegenResult, Route
-from rglink.nvjitlink.pack import pack_fatbin
-from rglink.nvjitlink.prove import prove
+from rglink.nvjitlink.job import Debug, Program
 from rglink.objfmt.host_object import kernel_names_of
 from rglink.objfmt.input_file import InputFile, open_input
-from rglink.options import Emit, LinkOptions
+from rglink.options import LinkOptions
 from rglink.trace import Trace
 
 # Gives the paths of core, alloc and compiler_builtins for the device, by the key of the sysroot that crates were
 # compiled against ("" for this machine's own).
 Sysroot = Callable[[str], Sequence[str]]
-
-
-@dataclass(frozen=True)
-class Program:
-    """The final program as plain data. `bitcode` is all that code generation needs; `kernels` and `variables` are
-    the names that every image must show to the host, sorted; `debug` says what line information the IR holds."""
-
-    bitcode: bytes
-    kernels: tuple[str, ...]
-    variables: tuple[str, ...]
-    debug: Literal["none", "lineinfo", "full"]
 
 
 @dataclass(frozen=True)
@@ -64,14 +49,6 @@ class Built:
     module: Module
     final: Final
     program: Program
-
-
-@dataclass(frozen=True)
-class Images:
-    """`results` are proven, one for each target that the outputs need; `fatbin` is b"" unless asked for."""
-
-    results: tuple[CodegenResult, ...]
-    fatbin: bytes
 
 
 def build_program(options: LinkOptions, sysroot: Sysroot, diags: Diagnostics, trace: Trace) -> Built:
@@ -112,28 +89,6 @@ def build_program(options: LinkOptions, sysroot: Sysroot, diags: Diagnostics, tr
     # The module is final: only copies of it are compiled.
     trace.save("final", module.text)
     return Built(resolution, module, final, _program(roots, module, final, debug))
-
-
-def generate_images(
-    program: Program, options: LinkOptions, backend: Backend, diags: Diagnostics, trace: Trace
-) -> Images:
-    """From the final program to proven images: the second half of a link. The backend runs NVIDIA's tools.
-
-    Raises:
-        LinkFailed: an image does not hold what was linked.
-        UsageError: a single cubin was asked for and not one architecture.
-        ToolError: a tool failed, crashed, or overran its budget.
-    """
-    with trace.phase("codegen"):
-        jobs = plan_codegen(program, options)
-        results = backend.run(jobs, options.jobs or len(os.sched_getaffinity(0)))
-    with trace.phase("prove"):
-        prove(results, program.kernels, program.variables, diags)
-        diags.checkpoint()
-    with trace.phase("pack"):
-        wanted = [result for result in results if result.target in options.targets]
-        fatbin = pack_fatbin(wanted, os.path.basename(options.output)) if "fatbin" in options.emit else b""
-    return Images(tuple(results), fatbin)
 
 
 def _read_and_resolve(
@@ -266,7 +221,7 @@ def _bring(module: Module, names: Collection[str], inputs: Inputs, sysroot: Sysr
         diags.error("undefined-symbol", f"undefined symbol: {name}, which an operation of the program needs")
 
 
-def _reduce_debug_info(text: ModuleText, options: LinkOptions) -> Literal["none", "lineinfo", "full"]:
+def _reduce_debug_info(text: ModuleText, options: LinkOptions) -> Debug:
     """Keep line tables where the inputs have them; all debug info only when asked for, since it costs speed."""
     if not has_line_tables(text):
         return "none"
@@ -277,48 +232,7 @@ def _reduce_debug_info(text: ModuleText, options: LinkOptions) -> Literal["none"
     return "lineinfo"
 
 
-def _program(roots: Roots, module: Module, final: Final, debug: Literal["none", "lineinfo", "full"]) -> Program:
+def _program(roots: Roots, module: Module, final: Final, debug: Debug) -> Program:
     kernels = tuple(sorted(final.names.get(name, name) for name in _exports(roots)))
     variables = tuple(sorted(final.names.get(name, name) for name in roots.variables))
     return Program(module.bitcode(), kernels, variables, debug)
-
-
-def plan_codegen(program: Program, options: LinkOptions) -> list[CodegenJob]:
-    """One job per image that the outputs need.
-
-    Raises:
-        UsageError: a single cubin was asked for and not one architecture.
-    """
-    route: Route = "nvvm" if options.codegen == "nvvm" else "llvm"
-    name = os.path.basename(options.output)
-    return [
-        CodegenJob(
-            name, target, route, program.bitcode, program.kernels, program.variables, options.opt_level, program.debug
-        )
-        for target in needed_targets(options)
-    ]
-
-
-def needed_targets(options: LinkOptions) -> list[Target]:
-    """The targets whose images the outputs hold, sorted."""
-    needed: set[Target] = set(options.targets) if "fatbin" in options.emit else set()
-    for kind in options.emit:
-        if kind in ("cubin", "ptx"):
-            needed.add(single_target(options, kind))
-    return sorted(needed, key=lambda target: target.sort_key)
-
-
-def single_target(options: LinkOptions, kind: Emit) -> Target:
-    """The target of a lone `.cubin`, or of a lone `.ptx`: the lowest `compute_` asked for, else the lowest arch.
-
-    Raises:
-        UsageError: a cubin was asked for and there is not exactly one `sm_` target.
-    """
-    if kind == "ptx":
-        asked = [target for target in options.targets if target.kind == "ptx"]
-        return asked[0] if asked else Target(options.targets[0].arch, "ptx")
-    cubins = [target for target in options.targets if target.kind == "cubin"]
-    if len(cubins) != 1:
-        names = ", ".join(target.name for target in cubins) or "none"
-        raise UsageError(f"a .cubin holds one architecture: {names} were asked for", cure="--arch sm_90, or a .fatbin")
-    return cubins[0]

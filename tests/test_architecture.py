@@ -15,6 +15,7 @@ RANKS: dict[str, int] = {
     "frontend": 0,
     "pytest_plugin": 0,
     "link": 1,
+    "images": 1,
     "emulate": 1,
     "lto": 2,
     "nvjitlink": 2,

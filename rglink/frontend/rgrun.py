@@ -56,6 +56,8 @@ exit code: 0 done, 1 a fault, a report of a check or bad input, 2 wrong usage"""
 
 # Executed instructions of one thread after which it is taken for one that does not end.
 STEPS = 10_000_000
+# More threads than any grid has.
+ANY_NUMBER = 1 << 80
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Request:
     """What to launch: `grid` and `block` in blocks and threads, one to three extents; `shared` in bytes.
 
     `seed` orders the threads, None for the machine's own order; `data_seed` makes random data; `steps` is how many
-    instructions one thread may execute.
+    instructions one thread may execute, `most_threads` how many threads there may be.
     """
 
     program: Program
@@ -75,6 +77,7 @@ class Request:
     data_seed: int
     shared: int
     steps: int
+    most_threads: int
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ _positive.__name__ = "positive number"
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from rglink.emulate.launch import MOST_THREADS
     from rglink.emulate.specs import parse_specs, with_saves
 
     program = read_program(arguments.file, arguments.arch)
@@ -186,6 +190,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.data_seed,
         arguments.shared,
         arguments.steps,
+        ANY_NUMBER if arguments.allow_long else MOST_THREADS,
     )
     kinds = _kinds(arguments.check)
     if not arguments.allow_long:
@@ -231,6 +236,7 @@ def _launch_checked(request: Request, kinds: frozenset[str], schedules: int) -> 
         Checks(kinds, request.seed, schedules, outputs),
         shared=request.shared,
         steps=request.steps,
+        most_threads=request.most_threads,
     )
     return Run(prepared, checked.launched, checked.reports)
 
@@ -256,6 +262,7 @@ def _launch(request: Request, observer: Observer | None) -> Run:
         seed=request.seed,
         observer=observer,
         steps=request.steps,
+        most_threads=request.most_threads,
     )
     return Run(prepared, launched)
 

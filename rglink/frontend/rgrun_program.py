@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,11 +25,11 @@ def read_program(path: str, arch: str) -> Program:
     Raises:
         InputError: it cannot be read, or is neither PTX nor a fat binary with PTX for `arch` ("" for the newest).
     """
-    from rglink.emulate.loader import load
+    from rglink.emulate.loader import read_ptx
 
     file = open_any(path)
     if file.kind in (InputKind.FATBIN, InputKind.PTX):
-        return load(bytes(file.data), name=path, arch=arch).program
+        return read_ptx(bytes(file.data), path, arch)
     cure = None
     if file.kind in LINK_FIRST:
         cure = f"link it first: rglink {path} -o app.fatbin --arch compute_75"
@@ -50,6 +49,8 @@ def find_kernel(program: Program, name: str | None) -> str:
     Raises:
         UsageError: none, or several.
     """
+    from rglink.emulate.names import nearest_name, symbols_called
+
     known = kernels_of(program)
     if not known:
         raise InputError(f"{program.name}: holds no kernel", slug="no-kernel")
@@ -57,15 +58,13 @@ def find_kernel(program: Program, name: str | None) -> str:
         if len(known) == 1:
             return known[0]
         raise _kernel_error(program, "say which kernel to run with --kernel", known)
-    if name in known:
-        return name
-    for names_of in (demangle, path_of, lambda symbol: path_of(symbol).rsplit("::", 1)[-1]):
-        found = tuple(symbol for symbol in known if names_of(symbol) == name)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise _kernel_error(program, f"several kernels are called {name}; choose by symbol", found)
-    raise _no_kernel(program, name, known)
+    found = symbols_called(name, known)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _kernel_error(program, f"several kernels are called {name}; choose by symbol", found)
+    near = nearest_name(name, known)
+    raise _kernel_error(program, f"no kernel {name}{f', did you mean {near}' if near else ''}", known)
 
 
 def check_arguments(function: Function, prepared: Sequence[Prepared]) -> None:
@@ -134,16 +133,6 @@ def _passed(argument: Prepared) -> str:
     if argument.array is None:
         return _bytes(argument.size)
     return "pointer and length, 16 bytes" if argument.spec.sliced else "a pointer, 8 bytes"
-
-
-def _no_kernel(program: Program, name: str, known: tuple[str, ...]) -> RglinkError:
-    readable = {text: symbol for symbol in known for text in (symbol, path_of(symbol), demangle(symbol))}
-    near = difflib.get_close_matches(name, list(readable), 1)
-    if not near:
-        ends = {text.rsplit("::", 1)[-1]: text for text in readable}
-        near = [ends[end] for end in difflib.get_close_matches(name, list(ends), 1)]
-    hint = f", did you mean {near[0]}" if near else ""
-    return _kernel_error(program, f"no kernel {name}{hint}", known)
 
 
 def _kernel_error(program: Program, message: str, symbols: Sequence[str]) -> RglinkError:

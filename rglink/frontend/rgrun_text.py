@@ -93,6 +93,8 @@ def json_of_report(report: Report) -> dict[str, JsonValue]:
             "what": place.what,
             "file": place.file or None,
             "line": place.line or None,
+            "near": place.near,
+            "inlined_at": [list(source) for source in place.inlined_at],
             "block": None if place.block is None else list(place.block),
             "thread": None if place.thread is None else list(place.thread),
             "ptx_line": place.ptx_line or None,

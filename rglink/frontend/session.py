@@ -11,14 +11,17 @@ import os
 import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rglink.diagnostics import Diagnostics, ToolError
 from rglink.frontend.outputs import OutputFile
-from rglink.link import Images, Program, generate_images, plan_codegen, single_target
-from rglink.nvjitlink.backends import LocalBackend
+from rglink.nvjitlink.job import Program
 from rglink.options import Emit, LinkOptions
 from rglink.trace import PhaseTime, Stopped, Trace
 from rglink.worker import run_supervised
+
+if TYPE_CHECKING:  # each half is imported by the process that runs it
+    from rglink.images import Images
 
 _FRAME = struct.Struct("<I")  # length of the JSON before the bytes
 _IR_KINDS: tuple[Emit, ...] = ("ll", "bc")
@@ -43,17 +46,18 @@ def run_link(options: LinkOptions, diags: Diagnostics, trace: Trace) -> tuple[li
         LinkFailed: mistakes were found; they are in `diags`.
         InputError, UsageError, ToolError: as their docstrings say.
     """
-    from rglink.frontend.reports import render_images_reports
-
-    backend = LocalBackend()
     images_wanted = any(kind not in _IR_KINDS for kind in options.emit)
-    half = _first_half(options, backend if images_wanted else None, diags, trace)
+    half = _first_half(options, images_wanted, diags, trace)
     trace.times += half.times
     if half.stopped:
         return [], f"stopped after {half.stopped}\n"
+    from rglink.frontend.image_reports import render_images_reports
+    from rglink.images import Images, generate_images
+    from rglink.nvjitlink.backends import LocalBackend
+
     images = Images((), b"")
     if {"fatbin", "cubin", "ptx"} & set(options.emit):
-        images = generate_images(half.program, options, backend, diags, trace)
+        images = generate_images(half.program, options, LocalBackend(), diags, trace)
     files = [
         OutputFile(_path_of(options, kind), _contents(half, images, options, kind), _lifted(options, kind))
         for kind in options.emit
@@ -62,8 +66,8 @@ def run_link(options: LinkOptions, diags: Diagnostics, trace: Trace) -> tuple[li
     return files + reports, half.printed + text
 
 
-def _first_half(options: LinkOptions, backend: LocalBackend | None, diags: Diagnostics, trace: Trace) -> Half:
-    """Build the program in a child.
+def _first_half(options: LinkOptions, images_wanted: bool, diags: Diagnostics, trace: Trace) -> Half:
+    """Build the program in a child, and load here what makes images of it.
 
     Raises:
         ToolError: LLVM crashed or overran a budget; the message says on what.
@@ -74,7 +78,7 @@ def _first_half(options: LinkOptions, backend: LocalBackend | None, diags: Diagn
             "link",
             lambda: _build(options, terminal, diags, trace),
             diags=diags,
-            meanwhile=(lambda: backend.prepare(options.codegen)) if backend is not None else None,
+            meanwhile=(lambda: _load_second_half(options)) if images_wanted else None,
         )
     except ToolError as error:
         said = error.diagnostic
@@ -87,10 +91,17 @@ def _first_half(options: LinkOptions, backend: LocalBackend | None, diags: Diagn
     return _decode(answer)
 
 
+def _load_second_half(options: LinkOptions) -> None:
+    from rglink import images  # noqa: F401
+    from rglink.nvjitlink.backends import LocalBackend
+
+    LocalBackend().prepare(options.codegen)
+
+
 def _build(options: LinkOptions, terminal: int, diags: Diagnostics, trace: Trace) -> bytes:
     """In the child: the program and all that its reports say, packed."""
     from rglink import ir
-    from rglink.frontend.reports import render_map, render_program_reports
+    from rglink.frontend.program_reports import render_map, render_program_reports
     from rglink.link import build_program
 
     ir.watchers.append(trace.note)
@@ -191,12 +202,15 @@ def _contents(half: Half, images: Images, options: LinkOptions, kind: Emit) -> b
         return images.fatbin
     if kind == "ltoir":
         return _ltoir(half.program, options)
+    from rglink.images import single_target
+
     target = single_target(options, kind)
     return next(result.image for result in images.results if result.target == target)
 
 
 def _ltoir(program: Program, options: LinkOptions) -> bytes:
     """The program as LTO-IR for the lowest architecture asked for: what newer ones can still link."""
+    from rglink.images import plan_codegen
     from rglink.nvjitlink.nvvm_route import make_ltoir
 
     (job,) = plan_codegen(program, replace(options, emit=("ptx",), codegen="nvvm", targets=options.targets[:1]))

@@ -12,6 +12,17 @@ Debug = Literal["none", "lineinfo", "full"]
 
 
 @dataclass(frozen=True)
+class Program:
+    """The final program as plain data. `bitcode` is all that code generation needs; `kernels` and `variables` are
+    the names that every image must show to the host, sorted; `debug` says what line information the IR holds."""
+
+    bitcode: bytes
+    kernels: tuple[str, ...]
+    variables: tuple[str, ...]
+    debug: Debug
+
+
+@dataclass(frozen=True)
 class CodegenJob:
     """The final program for one target.
 

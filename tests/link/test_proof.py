@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rglink.diagnostics import Diagnostics, LinkFailed
-from rglink.link import Program, build_program, generate_images
+from rglink.images import generate_images
+from rglink.link import build_program
 from rglink.nvjitlink.backends import LocalBackend
-from rglink.nvjitlink.job import CodegenJob, CodegenResult
+from rglink.nvjitlink.job import CodegenJob, CodegenResult, Program
 from rglink.options import parse_options
 from rglink.trace import Trace
 

@@ -1,17 +1,13 @@
-"""The `--print-` reports of a link: those of the program, and those of the images."""
+"""The reports that tell of the program: `--print-gc`, `--why-live`, `--print-barriers`, `--print-map`."""
 
 from __future__ import annotations
 
 from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostics
-from rglink.frontend.outputs import OutputFile
-from rglink.frontend.resources import render_json, render_table, resource_rows
-from rglink.link import Built, Images
+from rglink.link import Built
 from rglink.lto.gc import gc_report, why_live
 from rglink.lto.sources import describe
-from rglink.objfmt.cubin import read_cubin
 from rglink.options import LinkOptions
-from rglink.trace import Trace
 
 
 def render_program_reports(built: Built, options: LinkOptions, diags: Diagnostics) -> str:
@@ -28,31 +24,6 @@ def render_program_reports(built: Built, options: LinkOptions, diags: Diagnostic
     if options.print_barriers:
         parts.append(render_barriers(built))
     return "".join(parts)
-
-
-def render_images_reports(
-    images: Images, map_text: str, options: LinkOptions, trace: Trace
-) -> tuple[str, list[OutputFile]]:
-    """The text for stdout of what is known at the end, and the reports that go to files of their own."""
-    parts: list[str] = []
-    files: list[OutputFile] = []
-    if options.print_resources:
-        cubins = [
-            (result.target.name, read_cubin(result.target.name, result.image))
-            for result in images.results
-            if result.target.kind == "cubin"
-        ]
-        rows = resource_rows(cubins)
-        parts.append((render_json(rows) if options.print_resources == "json" else render_table(rows)) + "\n")
-    if options.print_map:
-        sizes = [f"  {result.target.name:<14} {len(result.image):>8} bytes\n" for result in images.results]
-        text = "".join(["images\n", *sizes, map_text])
-        files.append(OutputFile(options.print_map, text.encode("utf-8", "surrogateescape")))
-    if options.time_phases:
-        parts.append(trace.render() + "\n")
-    if options.time_trace:
-        files.append(OutputFile(options.time_trace, trace.chrome_trace().encode()))
-    return "".join(parts), files
 
 
 def render_barriers(built: Built) -> str:
