@@ -42,13 +42,13 @@ def rgkernels(request: pytest.FixtureRequest, _rglink_programs: dict[tuple[str, 
     def load_program(path: str | os.PathLike[str], arch: str = "", checks: Checks | None = None) -> CheckedProgram:
         from rglink.emulate.checked import CheckedProgram
         from rglink.emulate.checks import Checks
-        from rglink.emulate.loader import load
+        from rglink.emulate.loader import read_ptx
 
         found = _find(Path(path), (request.path.parent, request.config.rootpath, Path()))
         status = found.stat()
         key = (str(found), status.st_mtime_ns, status.st_size, arch)
         if key not in _rglink_programs:
-            _rglink_programs[key] = load(found, arch=arch).program
+            _rglink_programs[key] = read_ptx(found.read_bytes(), found.name, arch)
         return CheckedProgram(_rglink_programs[key], checks or Checks())
 
     return load_program

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rglink.demangle import demangle
 from rglink.emulate.errors import LaunchError
 from rglink.emulate.memory import Arena
 from rglink.emulate.ptx import Function, Parameter
@@ -69,12 +70,13 @@ def pack_arguments(function: Function, args: Sequence[Argument], buffers: Buffer
     if len(args) != len(function.parameters):
         wanted = ", ".join(f".{p.type}" if p.size <= 8 else f"{p.size} bytes" for p in function.parameters)
         raise LaunchError(
-            f"{function.name} takes {len(function.parameters)} arguments ({wanted or 'none'}), {len(args)} were given"
+            f"{demangle(function.name)} takes {len(function.parameters)} arguments ({wanted or 'none'}),"
+            f" {len(args)} were given"
         )
     data = bytearray()
     for number, (parameter, argument) in enumerate(zip(function.parameters, args, strict=True), 1):
         data.extend(bytes(-len(data) % parameter.align))
-        data += _argument_bytes(f"argument {number} of {function.name}", parameter, argument, buffers)
+        data += _argument_bytes(f"argument {number} of {demangle(function.name)}", parameter, argument, buffers)
     return bytes(data)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from rglink.emulate.constants import TokenStream, constant_of, constant_of_sum
 from rglink.emulate.declarations import LINKAGE, parameters_of, read_variable, type_of
+from rglink.emulate.lines import LineReader
 from rglink.emulate.ptx import (
     Address,
     Arguments,
@@ -84,7 +85,7 @@ class BodyReader:
     """Reads statements up to the brace that closes the body."""
 
     def __init__(self, stream: TokenStream, head: Function, files: Mapping[int, str]) -> None:
-        self.stream, self.head, self.files = stream, head, files
+        self.stream, self.head = stream, head
         self.scope = Scope(0, None)
         self.scopes = 0
         self.registers: dict[str, str] = {}
@@ -94,7 +95,7 @@ class BodyReader:
         self.variables: list[Variable] = []
         self.prototypes: dict[str, Prototype] = {}
         self.tables: list[tuple[Scope, str, tuple[str, ...], bool]] = []
-        self.loc: tuple[str, int] | None = None
+        self.lines = LineReader(files)
         for parameter in (*head.parameters, *head.results):
             if parameter.in_register:
                 self.scope.registers[parameter.name] = parameter.type
@@ -163,7 +164,7 @@ class BodyReader:
         if word == ".reg":
             self._registers()
         elif word == ".loc":
-            self._read_loc()
+            self.lines.read(self.stream)
         elif word == ".pragma":
             while not stream.accept(";"):
                 stream.take()
@@ -197,21 +198,6 @@ class BodyReader:
             if not stream.accept(","):
                 stream.expect(";")
                 return
-
-    def _read_loc(self) -> None:
-        stream = self.stream
-        number, line = stream.integer(), stream.integer()
-        stream.integer()
-        while stream.text == "," and stream.tokens[stream.at + 1].text in ("function_name", "inlined_at"):
-            stream.take()
-            if stream.take() == "function_name":
-                stream.take()
-                constant_of_sum(stream)
-            else:
-                for _ in range(3):
-                    stream.integer()
-        if line:  # Line 0 means code of no line; the last line before it is nearer than none.
-            self.loc = (self.files.get(number, f"file {number}"), line)
 
     def _label_or_table(self) -> None:
         stream = self.stream
@@ -260,7 +246,10 @@ class BodyReader:
                 stream.expect(";")
                 break
         self.scope_of.append(self.scope)
-        self.instructions.append(Instruction(opcode, guard, tuple(operands), line, self.loc))
+        lines = self.lines
+        self.instructions.append(
+            Instruction(opcode, guard, tuple(operands), line, lines.loc, lines.near, lines.inlined_at)
+        )
 
     def _operand(self, name: str = "") -> Operand:
         stream = self.stream

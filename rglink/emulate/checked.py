@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from rglink.emulate.arguments import Argument
 from rglink.emulate.checks import Checks, launch_checked
-from rglink.emulate.launch import Configured, Extent, Kernel, Launched, LoadedProgram
+from rglink.emulate.launch import MOST_THREADS, STEP_BUDGET, WAVE_LANES, Extent, Kernel, Launched, LoadedProgram
+from rglink.emulate.observer import Observer
 from rglink.emulate.ptx import Program
 
 
@@ -18,34 +20,40 @@ class CheckedProgram(LoadedProgram):
         self.checks = checks
 
     def __getitem__(self, name: str) -> CheckedKernel:
-        """The kernel `name`.
-
-        Raises:
-            LaunchError: there is none.
-        """
+        """See `LoadedProgram`."""
         return CheckedKernel(self, super().__getitem__(name).image)
 
 
 class CheckedKernel(Kernel):
-    """One kernel of a checked program. `launch` runs it unchecked."""
+    """One kernel of a checked program."""
 
     owner: CheckedProgram
 
-    def __getitem__(self, shape: tuple[Extent, Extent]) -> CheckedConfigured:
-        """`kernel[grid, block]`, each a number or up to three of them."""
-        return CheckedConfigured(self, *shape)
-
-
-@dataclass(frozen=True)
-class CheckedConfigured(Configured):
-    """A kernel with its grid and block, checked when it is called."""
-
-    kernel: CheckedKernel
-
-    def __call__(self, *args: Argument) -> Launched:
-        """Run it; arrays are read and written in place.
+    def launch(
+        self,
+        grid: Extent,
+        block: Extent,
+        args: Sequence[Argument],
+        *,
+        shared: int = 0,
+        seed: int | None = None,
+        observer: Observer | None = None,
+        steps: int = STEP_BUDGET,
+        wave_lanes: int = WAVE_LANES,
+        most_threads: int = MOST_THREADS,
+    ) -> Launched:
+        """As `Kernel.launch`, checked unless an `observer` is given; `seed` takes the place of the checks' own.
 
         Raises:
             CheckFailed, KernelFault, LaunchError, PtxError: as `launch_checked` says.
         """
-        return launch_checked(self.kernel, self.grid, self.block, args, self.kernel.owner.checks).launched
+        if observer is not None:
+            return super().launch(
+                grid, block, args, shared=shared, seed=seed, observer=observer, steps=steps, wave_lanes=wave_lanes,
+                most_threads=most_threads,
+            )  # fmt: skip
+        checks = self.owner.checks if seed is None else replace(self.owner.checks, seed=seed)
+        return launch_checked(
+            self, grid, block, args, checks, shared=shared, steps=steps, wave_lanes=wave_lanes,
+            most_threads=most_threads,
+        ).launched  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rglink.diagnostics import InputError, RglinkError, UsageError
+from rglink.emulate.ptx import Instruction
 
 
 class Unsupported(Exception):
@@ -15,9 +16,9 @@ class Unsupported(Exception):
 class KernelFault(RglinkError):
     """A kernel did at run time what ends a launch: a trap, a failed assertion, a wild address, a deadlock.
 
-    `kernel` is the symbol; `line` the line of the PTX, 0 if there is none; `source` ("src/lib.rs", 12) or None;
-    `block` and `thread` are (x, y, z) of the first lane concerned, None where no lane is to blame. `output` is what the
-    kernel had printed.
+    `kernel` is the symbol; `instruction` the one concerned, or None; `line` its line of the PTX, 0 if there is none;
+    `source` ("src/lib.rs", 12) or None; `block` and `thread` are (x, y, z) of the first lane concerned, None where no
+    lane is to blame. `output` is what the kernel had printed.
     """
 
     default_slug = "kernel-fault"
@@ -27,14 +28,15 @@ class KernelFault(RglinkError):
         message: str,
         *places: str,
         kernel: str = "",
-        line: int = 0,
-        source: tuple[str, int] | None = None,
+        instruction: Instruction | None = None,
         block: tuple[int, int, int] | None = None,
         thread: tuple[int, int, int] | None = None,
         slug: str | None = None,
     ) -> None:
         super().__init__(message, *places, slug=slug)
-        self.kernel, self.line, self.source, self.block, self.thread = kernel, line, source, block, thread
+        self.kernel, self.instruction, self.block, self.thread = kernel, instruction, block, thread
+        self.line = 0 if instruction is None else instruction.line
+        self.source = None if instruction is None else instruction.loc
         self.output = ""
 
 

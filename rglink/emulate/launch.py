@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rglink.demangle import demangle
 from rglink.emulate.arguments import Argument, Buffers, pack_arguments
 from rglink.emulate.errors import KernelFault, LaunchError
 from rglink.emulate.image import LARGEST_SHARED, Image, function_addresses
 from rglink.emulate.machine import run_wave
 from rglink.emulate.memory import Arena
+from rglink.emulate.names import nearest_name, symbols_called
 from rglink.emulate.observer import Observer
 from rglink.emulate.ptx import Function, Program, Variable
 from rglink.emulate.wave import Budget, Scheduler, Wave
@@ -58,7 +59,7 @@ class DeviceVariable:
 
 
 class Variables(Mapping[str, DeviceVariable]):
-    """The variables of a program by name."""
+    """The variables of a program by symbol, Rust path or the end of one."""
 
     def __init__(self, arena: Arena, program: Program, addresses: Mapping[tuple[str, str], int]) -> None:
         self._found = {
@@ -68,10 +69,14 @@ class Variables(Mapping[str, DeviceVariable]):
         }
 
     def __getitem__(self, name: str) -> DeviceVariable:
-        found = self._found.get(name)
-        if found is None:
-            raise LaunchError(f"the program has no variable {name}{_near(name, self._found)}")
-        return found
+        known = tuple(self._found)
+        symbols = symbols_called(name, known)
+        if len(symbols) == 1:
+            return self._found[symbols[0]]
+        if symbols:
+            raise LaunchError(f"several variables are called {name}: {', '.join(map(demangle, symbols))}")
+        near = nearest_name(name, known)
+        raise LaunchError(f"the program has no variable {name}{f', did you mean {near}' if near else ''}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -92,17 +97,27 @@ class LoadedProgram:
         self._images: dict[str, Image] = {}
 
     def __getitem__(self, name: str) -> Kernel:
-        """The kernel `name`.
+        """The kernel called `name`: its symbol (`saxpy`), its Rust path (`blocks::smooth`) or the end of one.
 
         Raises:
-            LaunchError: there is none.
+            LaunchError: there is none, or there are several.
         """
-        if name not in self.kernels:
-            known = ", ".join(self.kernels) or "none"
-            raise LaunchError(f"{self.program.name}: no kernel {name}{_near(name, self.kernels)}; it has: {known}")
-        if name not in self._images:
-            self._images[name] = Image(self.program, self.program.functions[name], self.addresses)
-        return Kernel(self, self._images[name])
+        symbol = self._symbol(name)
+        if symbol not in self._images:
+            self._images[symbol] = Image(self.program, self.program.functions[symbol], self.addresses)
+        return Kernel(self, self._images[symbol])
+
+    def _symbol(self, name: str) -> str:
+        found = symbols_called(name, self.kernels)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            among = ", ".join(map(demangle, found))
+            raise LaunchError(f"{self.program.name}: several kernels are called {name}: {among}")
+        near = nearest_name(name, self.kernels)
+        hint = f", did you mean {near}" if near else ""
+        known = ", ".join(map(demangle, self.kernels)) or "none"
+        raise LaunchError(f"{self.program.name}: no kernel {name}{hint}; it has: {known}")
 
 
 @dataclass(frozen=True)
@@ -144,17 +159,18 @@ class Kernel:
         observer: Observer | None = None,
         steps: int = STEP_BUDGET,
         wave_lanes: int = WAVE_LANES,
+        most_threads: int = MOST_THREADS,
     ) -> Launched:
         """Run the kernel to its end: `Configured` with all that may be said.
 
         `shared` are bytes of dynamic shared memory for each block; the same `seed` repeats one random order of
         threads; `steps` is how many instructions one thread may execute; at most `wave_lanes` threads (whole blocks,
-        at least one) run at the same time. Raises LaunchError, KernelFault or PtxError.
+        at least one) run at the same time; more than `most_threads` are refused. Raises LaunchError, KernelFault or
+        PtxError.
         """
         grid3, block3 = _extent("grid", grid), _extent("block", block)
-        _check_shape(self.function, grid3, block3)
-        size = _shared_size(self.image.static_shared + shared)
-        arena = self.owner.arena
+        _check_shape(self.function, grid3, block3, most_threads)
+        size, arena = _shared_size(self.image.static_shared + shared), self.owner.arena
         count = len(arena.allocations)
         buffers, output = Buffers(arena), list[str]()
         try:
@@ -163,8 +179,7 @@ class Kernel:
             budget = Budget(steps)
             for wave in shape.waves(self.function.name, arena, budget, output, wave_lanes):
                 wave.observer = observer
-                if seed is not None:
-                    wave.scheduler = Scheduler(seed + wave.first_block)
+                wave.scheduler = Scheduler(None if seed is None else seed + wave.first_block)
                 run_wave(wave, self.image)
             buffers.copy_back()
         except KernelFault as fault:
@@ -177,7 +192,7 @@ class Kernel:
     def _place_parameters(self, data: bytes) -> int:
         """Put the parameter bytes into memory, where a kernel may take their addresses."""
         arena = self.owner.arena
-        address = arena.allocate(f"parameters of {self.function.name}", "param", max(len(data), 1))
+        address = arena.allocate(f"parameters of {demangle(self.function.name)}", "param", max(len(data), 1))
         arena.slice(address, len(data))[:] = np.frombuffer(data, np.uint8)
         return address
 
@@ -236,28 +251,28 @@ def _shared_size(size: int) -> int:
     return size
 
 
-def _check_shape(function: Function, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
-    threads = block[0] * block[1] * block[2]
+def _check_shape(
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], most_threads: int
+) -> None:
+    name, threads = demangle(function.name), block[0] * block[1] * block[2]
     if threads > 1024 or block[2] > 64:
         raise LaunchError(f"block {block} has {threads} threads, a block may have 1024 (and 64 in z)")
     if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
         raise LaunchError(f"grid {grid} is larger than a device takes (2147483647, 65535, 65535)")
     required = function.directives.get("reqntid")
     if required and (*required, 1, 1)[:3] != block:
-        raise LaunchError(f"{function.name}: block is {block}, the kernel requires {(*required, 1, 1)[:3]}")
+        raise LaunchError(f"{name}: block is {block}, the kernel requires {(*required, 1, 1)[:3]}")
     most = function.directives.get("maxntid")
     if most and threads > math.prod(most):
-        raise LaunchError(f"{function.name}: block has {threads} threads, the kernel allows {math.prod(most)}")
+        raise LaunchError(f"{name}: block has {threads} threads, the kernel allows {math.prod(most)}")
     cluster = math.prod(function.directives.get("reqnctapercluster", (1,)))
     if cluster > 1:
-        raise LaunchError(
-            f"{function.name}: the kernel requires clusters of {cluster} blocks, the machine has those of 1"
-        )
+        raise LaunchError(f"{name}: the kernel requires clusters of {cluster} blocks, the machine has those of 1")
     total = threads * grid[0] * grid[1] * grid[2]
-    if total > MOST_THREADS:
+    if total > most_threads:
         seconds = total * len(function.instructions) / 100e6
         raise LaunchError(
-            f"{function.name}: {total} threads, the machine takes {MOST_THREADS};"
+            f"{name}: {total} threads, the machine takes {most_threads};"
             f" at 100 million instructions a second this would be {seconds / 60:.0f} minutes and more"
         )
 
@@ -270,7 +285,7 @@ def _place_variables(program: Program, arena: Arena) -> dict[tuple[str, str], in
     for owner, variable in placed:
         if variable.space not in ("global", "const") or variable.external:
             continue
-        address = arena.allocate(variable.name, variable.space, variable.size, max(variable.align, 16))
+        address = arena.allocate(demangle(variable.name), variable.space, variable.size, max(variable.align, 16))
         addresses[owner, variable.name] = address
         arena.slice(address, len(variable.initial))[:] = np.frombuffer(variable.initial, np.uint8)
     functions = function_addresses(program)
@@ -280,14 +295,10 @@ def _place_variables(program: Program, arena: Arena) -> dict[tuple[str, str], in
             target = addresses.get((owner, symbol), addresses.get(("", symbol), functions.get(symbol)))
             if target is None:
                 raise LaunchError(
-                    f"{program.name}: variable {variable.name} holds the address of {symbol}, which is not there"
+                    f"{program.name}: variable {demangle(variable.name)} holds the address of {demangle(symbol)},"
+                    " which is not there"
                 )
             value = (target + relocation.addend) >> relocation.shift & ((1 << 8 * relocation.width) - 1)
             data = np.frombuffer(value.to_bytes(relocation.width, "little"), np.uint8)
             arena.slice(addresses[owner, variable.name] + relocation.offset, relocation.width)[:] = data
     return addresses
-
-
-def _near(name: str, known: Any) -> str:
-    found = difflib.get_close_matches(name, list(known), 1)
-    return f", did you mean {found[0]}" if found else ""

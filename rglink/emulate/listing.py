@@ -52,7 +52,7 @@ class ListingObserver:
                 instruction = wave.instruction_of(code_number, at)
             except IndexError:  # the end of a body without ret, which is no instruction
                 continue
-            where = f"{instruction.loc[0]}:{instruction.loc[1]}" if instruction.loc else f"PTX line {instruction.line}"
+            where = instruction.place or f"PTX line {instruction.line}"
             guard = ""
             if instruction.guard is not None:
                 guard = f"@{'!' if instruction.guard[1] else ''}{instruction.guard[0].name} "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rglink.demangle import demangle
 from rglink.emulate.cluster import ClusterBarriers
 from rglink.emulate.errors import KernelFault
 from rglink.emulate.frames import Group
@@ -78,7 +79,7 @@ def deadlock(wave: Wave) -> KernelFault:
     places = []
     for group, instruction, what in waiting[:8]:
         block, thread = wave.position(int(group.lanes[0]))
-        where = f"{instruction.loc[0]}:{instruction.loc[1]}, " if instruction.loc else ""
+        where = f"{instruction.place}, " if instruction.loc else ""
         lanes = "1 thread waits" if group.count == 1 else f"{group.count} threads wait"
         places.append(
             f"{where}PTX line {instruction.line}: {lanes} for {what}, the first is thread {thread} of block {block}"
@@ -86,11 +87,10 @@ def deadlock(wave: Wave) -> KernelFault:
     first = waiting[0]
     block, thread = wave.position(int(first[0].lanes[0]))
     return KernelFault(
-        f"deadlock in kernel {wave.kernel}: {wave.alive_count} threads have not ended and none can go on",
+        f"deadlock in kernel {demangle(wave.kernel)}: {wave.alive_count} threads have not ended and none can go on",
         *places,
         kernel=wave.kernel,
-        line=first[1].line,
-        source=first[1].loc,
+        instruction=first[1],
         block=block,
         thread=thread,
         slug="deadlock",

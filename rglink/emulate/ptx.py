@@ -5,9 +5,16 @@ Source: PTX ISA 9.x, chapters "Syntax", "State Spaces, Types, and Variables", "I
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeAlias
+
+# (file, line) of a source file; lines count from 1.
+Source: TypeAlias = tuple[str, int]
+
+# Of a deep chain of inlined calls so many are told.
+MOST_INLINED = 4
 
 # Bytes of one element of each type; predicates have no place in memory.
 TYPE_SIZES: Mapping[str, int] = {
@@ -146,13 +153,25 @@ Operand: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """`opcode` is ("ld", "global", "f32"); `guard` (predicate, negated); `line` that of the PTX; `loc` (file, line)."""
+    """`opcode` is ("ld", "global", "f32"); `guard` (predicate, negated); `line` that of the PTX.
+
+    `loc` is the line of the user's own source: the innermost that is not of Rust's library. `near` says that PTX names
+    a line of the library alone, and `loc` is the last one before it in the function. `inlined_at` are the user's
+    lines into which `loc` was inlined, from the inside out.
+    """
 
     opcode: tuple[str, ...]
     guard: tuple[Register, bool] | None
     operands: tuple[Operand, ...]
     line: int
-    loc: tuple[str, int] | None
+    loc: Source | None
+    near: bool = False
+    inlined_at: tuple[Source, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """`src/lib.rs:7`, `near src/lib.rs:7`, or "" where PTX has no line table."""
+        return "" if self.loc is None else f"{'near ' if self.near else ''}{self.loc[0]}:{self.loc[1]}"
 
     @property
     def text(self) -> str:
@@ -206,6 +225,11 @@ class Prototype:
     results: tuple[Parameter, ...]
     parameters: tuple[Parameter, ...]
     noreturn: bool
+
+
+def inlined_places(sources: Iterable[Source]) -> tuple[str, ...]:
+    """Lines into which another was inlined, for messages; of a deep chain the innermost."""
+    return tuple(f"{file}:{line}: inlined here" for file, line in islice(sources, MOST_INLINED))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-PLACE = re.compile(r"(?P<file>[^\s:][^:]*?):(?P<line>[1-9]\d*)(?::\d+)?(?=[\s,:)]|$)")
+PLACE = re.compile(r"(?:near )?(?P<file>[^\s:][^:]*?):(?P<line>[1-9]\d*)(?::\d+)?(?=[\s,:)]|$)")
 LARGEST_SOURCE = 4 << 20
 
 

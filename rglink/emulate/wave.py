@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from rglink.demangle import demangle
 from rglink.emulate.errors import KernelFault
 from rglink.emulate.frames import Active, Group, Lanes, Vector, joined
 from rglink.emulate.memory import Arena
 from rglink.emulate.observer import Observer
-from rglink.emulate.ptx import Instruction
+from rglink.emulate.ptx import Instruction, inlined_places
 from rglink.emulate.spaces import Spaces
 
 if TYPE_CHECKING:
@@ -201,22 +202,13 @@ class Wave:
             KernelFault: always.
         """
         block, thread = self.position(int(active.lanes[position]))
-        places = [f"kernel {self.kernel}, block {block}, thread {thread}"]
-        line, source = 0, None
+        places = [f"kernel {demangle(self.kernel)}, block {block}, thread {thread}"]
         if instruction is not None:
-            line, source = instruction.line, instruction.loc
-            places.append(f"PTX line {line}: {instruction.text}")
-            if source is not None:
-                places.insert(0, f"{source[0]}:{source[1]}")
+            places.append(f"PTX line {instruction.line}: {instruction.text}")
+            if instruction.loc is not None:
+                places[:0] = [instruction.place, *inlined_places(instruction.inlined_at)]
         raise KernelFault(
-            text,
-            *places,
-            kernel=self.kernel,
-            line=line,
-            source=source,
-            block=block,
-            thread=thread,
-            slug=slug,
+            text, *places, kernel=self.kernel, instruction=instruction, block=block, thread=thread, slug=slug
         )
 
 

@@ -47,4 +47,4 @@ def loaded(text: str) -> LoadedProgram:
     if not PTXAS.exists():
         pytest.skip("ptxas is not installed; the dev extra brings it (nvidia-cuda-nvcc)")
     assembled(text)
-    return load(text.encode())
+    return load(text.encode(), checks=None)

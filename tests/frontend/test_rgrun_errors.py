@@ -179,8 +179,8 @@ def test_a_foreign_instruction_is_named_with_line_and_kernel(rgrun: Rgrun) -> No
             " 171 hours or more [long-run]\n>>> help: run fewer blocks, or allow it with --allow-long\n",
         ),
         (
-            "--kernel spin --grid 8000000 --block 1024 --check none --allow-long",
-            "rgrun: error: spin: 8192000000 threads, the machine takes 268435456; at 100 million instructions a second"
+            "--kernel spin --grid 8000000 --block 1024 --allow-long",
+            "rgrun: error: spin: 8192000000 threads, the machine takes 536870911; at 100 million instructions a second"
             " this would be 4 minutes and more [bad-launch]\n",
         ),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rglink.demangle import demangle
 from rglink.emulate.checks.order import THREAD_MASK, TIME_SHIFT, Order
 from rglink.emulate.checks.reports import Place, Report, Shape, place_of
 from rglink.emulate.checks.touch import Touch
@@ -81,7 +82,7 @@ class Findings:
             within = offset % max(wave.spaces.shared_stride, 1)
             for start, size, name in self.shared_names:
                 if start <= within < start + size:
-                    return f"shared {name}+{within - start}"
+                    return f"shared {demangle(name)}+{within - start}"
             return f"shared memory at byte {within}"
         if touch.region == "local":
             return f"local memory at byte {offset}"

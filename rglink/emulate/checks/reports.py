@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostic, RglinkError
 from rglink.emulate.errors import KernelFault
-from rglink.emulate.ptx import Instruction
+from rglink.emulate.ptx import Instruction, Source, inlined_places
 
 Shape = tuple[int, int, int]
 # Kinds that the machine itself finds; they end a launch whether they are asked for or not.
@@ -21,14 +22,16 @@ FAULTS = frozenset(
 NOTES = frozenset(("division-by-zero", "exited-threads", "schedule-dependent"))
 ALL = FAULTS | NOTES | frozenset(("uninitialised-read", "race", "divergent-barrier", "async-copy"))
 # How the machine tells of threads that wait.
-WAITING = re.compile(r"(?:(?P<file>.*):(?P<line>\d+), )?PTX line (?P<ptx>\d+): (?P<what>.*)")
+WAITING = re.compile(r"(?:(?P<near>near )?(?P<file>.*):(?P<line>\d+), )?PTX line (?P<ptx>\d+): (?P<what>.*)")
 
 
 @dataclass(frozen=True)
 class Place:
     """One thread at one instruction: `what` it did there; `file` is "" and `line` 0 where PTX has no `.loc`.
 
-    `block` and `thread` are (x, y, z); `ptx_line` counts from 1, 0 if there is no instruction.
+    `near` says that PTX names a line of Rust's library alone, and that this is the last one before it; `inlined_at` are
+    the lines (file, line) into which that one was inlined, from the inside out. `block` and `thread` are (x, y, z);
+    `ptx_line` counts from 1, 0 if there is no instruction.
     """
 
     what: str
@@ -38,10 +41,12 @@ class Place:
     thread: Shape | None
     ptx_line: int
     instruction: str
+    near: bool = False
+    inlined_at: tuple[Source, ...] = ()
 
     def __str__(self) -> str:
         """`src/lib.rs:7: write of 4 bytes by thread (1, 0, 0) of block (0, 0, 0) (PTX line 31: st.shared.u32)`."""
-        source = f"{self.file}:{self.line}: " if self.file else ""
+        source = f"{'near ' if self.near else ''}{self.file}:{self.line}: " if self.file else ""
         who = f" by thread {self.thread} of block {self.block}" if self.thread is not None else ""
         text = f": {self.instruction}" if self.instruction else ""
         ptx = f" (PTX line {self.ptx_line}{text})" if self.ptx_line else ""
@@ -66,24 +71,27 @@ class Report:
         """The report as a diagnostic; source lines that are found below `roots` are quoted under their places."""
         lines: list[str] = []
         for place in self.places:
-            lines.append(str(place))
-            quoted = source_line(place, roots)
-            if quoted:
-                lines.append(f"    {place.line} | {quoted}")
-        return Diagnostic(self.level, self.kind, f"kernel {self.kernel}: {self.message}", tuple(lines))
+            sources = ((place.file, place.line), *place.inlined_at)
+            for text, source in zip((str(place), *inlined_places(place.inlined_at)), sources, strict=False):
+                lines.append(text)
+                quoted = source_line(source, roots)
+                if quoted:
+                    lines.append(f"    {source[1]} | {quoted}")
+        return Diagnostic(self.level, self.kind, f"kernel {demangle(self.kernel)}: {self.message}", tuple(lines))
 
 
-def source_line(place: Place, roots: Iterable[Path]) -> str:
-    """The text of a place's source line without its indentation; empty if its file is not there or is shorter."""
-    if not place.file:
+def source_line(source: Source, roots: Iterable[Path]) -> str:
+    """The text of a source line without its indentation; empty if its file is not there or is shorter."""
+    file, line = source
+    if not file:
         return ""
     for root in roots:
-        path = root / place.file
+        path = root / file
         try:
             lines = path.read_text("utf-8", "replace").splitlines()
         except OSError:
             continue
-        return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
     return ""
 
 
@@ -113,11 +121,12 @@ class CheckFailed(RglinkError):
 
 def place_of(what: str, instruction: Instruction | None, position: tuple[Shape, Shape] | None) -> Place:
     """The place of an instruction for the thread at `position` (block, thread)."""
-    file, line = instruction.loc if instruction is not None and instruction.loc is not None else ("", 0)
     block, thread = position if position is not None else (None, None)
     if instruction is None:
-        return Place(what, file, line, block, thread, 0, "")
-    return Place(what, file, line, block, thread, instruction.line, instruction.text)
+        return Place(what, "", 0, block, thread, 0, "")
+    file, line = instruction.loc or ("", 0)
+    inlined_at, near = instruction.inlined_at, instruction.near
+    return Place(what, file, line, block, thread, instruction.line, instruction.text, near, inlined_at)
 
 
 def report_of_fault(fault: KernelFault) -> Report | None:
@@ -128,20 +137,16 @@ def report_of_fault(fault: KernelFault) -> Report | None:
         slug = "use-after-free"
     if slug not in FAULTS:
         return None
-    file, line = fault.source if fault.source is not None else ("", 0)
-    text = ""
-    for place in fault.diagnostic.places:
-        if place.startswith("PTX line"):
-            text = place.split(": ", 1)[-1]
     if slug == "deadlock":
         places = tuple(_waiting_place(text) for text in fault.diagnostic.places)
-        return Report(slug, message.replace(f" in kernel {fault.kernel}", ""), places, fault.kernel)
-    first = Place("access", file, line, fault.block, fault.thread, fault.line, text)
-    return Report(slug, message, (first,), fault.kernel)
+        return Report(slug, message.replace(f" in kernel {demangle(fault.kernel)}", ""), places, fault.kernel)
+    position = None if fault.block is None or fault.thread is None else (fault.block, fault.thread)
+    return Report(slug, message, (place_of("access", fault.instruction, position),), fault.kernel)
 
 
 def _waiting_place(text: str) -> Place:
     match = WAITING.fullmatch(text)
     if match is None:
         return Place(text, "", 0, None, None, 0, "")
-    return Place(match["what"], match["file"] or "", int(match["line"] or 0), None, None, int(match["ptx"]), "")
+    file, line, ptx = match["file"] or "", int(match["line"] or 0), int(match["ptx"])
+    return Place(match["what"], file, line, None, None, ptx, "", match["near"] is not None)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from rglink.emulate.arguments import Argument
 from rglink.emulate.checks.checker import Checker
+from rglink.emulate.checks.order import THREAD_MASK as MOST_NUMBERED
 from rglink.emulate.checks.reports import ALL, CheckFailed, Report, report_of_fault
 from rglink.emulate.errors import KernelFault, LaunchError
-from rglink.emulate.launch import STEP_BUDGET, WAVE_LANES, Extent, Kernel, Launched
+from rglink.emulate.launch import MOST_THREADS, STEP_BUDGET, WAVE_LANES, Extent, Kernel, Launched
 from rglink.emulate.wave import Wave
 
 Arrays = list[tuple[NDArray[Any], NDArray[Any]]]
@@ -74,8 +75,11 @@ def launch_checked(
     shared: int = 0,
     steps: int = STEP_BUDGET,
     wave_lanes: int = WAVE_LANES,
+    most_threads: int = MOST_THREADS,
 ) -> Checked:
     """Launch `kernel` under one schedule or several; arrays keep what the first one wrote.
+
+    At most `most_threads` threads, which the checks number: never more than 2**29 - 1.
 
     Raises:
         CheckFailed: a schedule showed an error; it names the seed.
@@ -83,11 +87,10 @@ def launch_checked(
         LaunchError: arguments, grid, block or checks do not fit.
     """
     checks = checks or Checks()
-    unknown = checks.kinds - ALL
-    if unknown:
-        raise LaunchError(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(sorted(ALL))}")
+    _refuse_unknown(checks.kinds)
     memory = _Memory(kernel, args) if checks.schedules > 1 else None
-    options = {"shared": shared, "steps": steps, "wave_lanes": wave_lanes}
+    most_threads = min(most_threads, MOST_NUMBERED)
+    options = {"shared": shared, "steps": steps, "wave_lanes": wave_lanes, "most_threads": most_threads}
     first: Launched | None = None
     notes: list[Report] = []
     for seed in _seeds(checks):
@@ -102,6 +105,12 @@ def launch_checked(
         memory.bring_back()
     assert first is not None
     return Checked(first, tuple(notes))
+
+
+def _refuse_unknown(kinds: frozenset[str]) -> None:
+    unknown = kinds - ALL
+    if unknown:
+        raise LaunchError(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(sorted(ALL))}")
 
 
 def _launch_once(
