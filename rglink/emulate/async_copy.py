@@ -16,7 +16,7 @@ from rglink.emulate.code import Step
 from rglink.emulate.errors import Unsupported
 from rglink.emulate.frames import Active, Vector
 from rglink.emulate.memory import BadAccess
-from rglink.emulate.ptx import Immediate, Instruction
+from rglink.emulate.ptx import Immediate, Instruction, Negated, Operand, Register
 from rglink.emulate.slots import SlotTable
 
 WAITS = frozenset(("commit_group", "wait_group", "wait_all"))
@@ -40,11 +40,13 @@ def decode_copy(table: SlotTable, instruction: Instruction) -> Step:
     ]:
         raise Unsupported(f"instruction {instruction.text}")
     target, source, size, *rest = instruction.operands
+    if "L2::cache_hint" in parts:
+        rest = rest[:-1]  # a cache policy
     if not isinstance(size, Immediate) or size.value not in (4, 8, 16) or len(rest) > 1:
         raise Unsupported(f"instruction {instruction.text} of such a size")
     width = size.value
     to, origin = address_of(table, target), address_of(table, source)
-    ignores = bool(rest) and instruction_takes_predicate(instruction)
+    ignores = bool(rest) and is_predicate(rest[0])
     given = table.source(rest[0], "pred" if ignores else "u32") if rest else -1
 
     def copy(active: Active) -> None:
@@ -57,12 +59,9 @@ def decode_copy(table: SlotTable, instruction: Instruction) -> Step:
     return copy
 
 
-def instruction_takes_predicate(instruction: Instruction) -> bool:
+def is_predicate(operand: Operand) -> bool:
     """Whether the fourth operand is `ignore-src`, a predicate, and not a size."""
-    from rglink.emulate.ptx import Negated, Register
-
-    last = instruction.operands[-1]
-    return isinstance(last, Negated) or (isinstance(last, Register) and last.type == "pred")
+    return isinstance(operand, Negated) or (isinstance(operand, Register) and operand.type == "pred")
 
 
 def _copy(active: Active, instruction: Instruction, to: Vector, origin: Vector, width: int, given: Vector) -> None:
@@ -102,6 +101,8 @@ def _decode_bulk(table: SlotTable, instruction: Instruction) -> Step:
     parts = [part.split("::")[0] for part in instruction.opcode[3:] if part != "L2::cache_hint"]
     if parts and (parts[0] in WAITS or parts == ["wait_group", "read"]):
         return _decode_wait(instruction)
+    if parts == ["prefetch", "L2", "global"]:
+        return lambda active: None
     if parts[:2] == ["shared", "global"] and parts[2:] == ["mbarrier", "complete_tx"][: len(parts) - 2]:
         target, source, size, barrier = instruction.operands[:4]
         signal = address_of(table, barrier)

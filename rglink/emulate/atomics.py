@@ -164,6 +164,8 @@ def decode_atomic(table: SlotTable, instruction: Instruction) -> Step:
     name, space, count, ptx_type = _split(instruction)
     has_result = instruction.opcode[0] == "atom"
     operands = instruction.operands[1:] if has_result else instruction.operands
+    if "L2::cache_hint" in instruction.opcode:
+        operands = operands[:-1]  # a cache policy
     if len(operands) != (3 if name == "cas" else 2):
         raise Unsupported(f"instruction {instruction.text} with {len(instruction.operands)} operands")
     address = address_of(table, operands[0])

@@ -45,8 +45,10 @@ def decode_arithmetic(table: SlotTable, instruction: Instruction) -> Step:
     """Any instruction that the arithmetic modules know."""
     name, opcode = instruction.opcode[0], instruction.opcode
     operands = instruction.operands
-    wanted = OPERANDS[name] + (name == "lop3" and isinstance(operands[0], Pair))
-    if len(operands) < 2 or (name != "cvt" and len(operands) - 1 != wanted):
+    wanted = {OPERANDS[name] + (name == "lop3" and isinstance(operands[0], Pair))}
+    if name in ("min", "max") and opcode[-1] == "f32" and "xorsign" not in opcode:
+        wanted.add(3)
+    if len(operands) < 2 or (name != "cvt" and len(operands) - 1 not in wanted):
         raise Unsupported(f"instruction {instruction.text} with {len(operands)} operands")
     operation = resolve(name, opcode[1:])
     result_type, types = types_of(opcode, len(operands) - 1)

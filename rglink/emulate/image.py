@@ -11,11 +11,11 @@ import numpy as np
 
 from rglink.emulate.code import Code, Flow
 from rglink.emulate.control import leave, result_cells
-from rglink.emulate.errors import Unsupported
+from rglink.emulate.errors import PtxError, Unsupported
 from rglink.emulate.frames import Active, Vector
 from rglink.emulate.memory import FUNCTION_BASE
 from rglink.emulate.ptx import Address, Arguments, Function, Instruction, Operand, Program, Symbol, Variable
-from rglink.emulate.routes import decode_one, refusal
+from rglink.emulate.routes import decode_one, refusal, refusing
 from rglink.emulate.slots import Cells, SlotTable
 from rglink.emulate.special import special_register
 
@@ -64,6 +64,8 @@ class Image:
         self.shared: dict[tuple[str, str], int] = {}
         self.static_shared = self._lay_out_shared()
         self.codes: dict[str, tuple[Code, SlotTable]] = {}
+        # What a thread will be told that comes to an instruction that the machine does not know.
+        self.refused: list[PtxError] = []
         self.by_number: dict[int, Function] = {}
 
     def entry(self) -> Code:
@@ -121,7 +123,9 @@ class Image:
             reason = error if isinstance(error, Unsupported) else Unsupported(f"instruction {instruction.text}")
             table.flow = Flow()
             table.code.controls[at] = None
-            table.code.steps[at] = refusal(self.program.name, table.function.name, instruction, reason)
+            refused = refusal(self.program.name, table.function.name, instruction, reason)
+            self.refused.append(refused)
+            table.code.steps[at] = refusing(refused)
         table.code.flows.append(table.flow)
 
     def _lay_out_shared(self) -> int:

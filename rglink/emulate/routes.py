@@ -224,13 +224,18 @@ def _guarded_effect(table: SlotTable, instruction: Instruction, step: Step) -> S
     return some
 
 
-def refusal(program: str, function: str, instruction: Instruction, reason: Unsupported) -> Step:
-    """A step that says that the machine does not know an instruction."""
+def refusal(program: str, function: str, instruction: Instruction, reason: Unsupported) -> PtxError:
+    """The error that says that the machine does not know an instruction."""
+    place = f"{program}: line {instruction.line}: in {function}"
+    text = str(reason)
+    what = text if text.startswith(("instruction", "register")) else f"instruction {instruction.text}: {text}"
+    return PtxError(f"{place}: unsupported {what}", slug="unsupported-instruction")
+
+
+def refusing(error: PtxError) -> Step:
+    """A step that raises `error` when a thread comes to it."""
 
     def refuse(active: Active) -> NoReturn:
-        place = f"{program}: line {instruction.line}: in {function}"
-        text = str(reason)
-        what = text if text.startswith(("instruction", "register")) else f"instruction {instruction.text}: {text}"
-        raise PtxError(f"{place}: unsupported {what}", slug="unsupported-instruction")
+        raise error
 
     return refuse

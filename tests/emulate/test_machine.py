@@ -264,3 +264,18 @@ def test_a_negated_predicate_at_two_barriers() -> None:
     out = np.zeros(64, np.uint32)
     loaded(kernel(PLACE + body))["k"][1, 64](out)
     assert out.tolist() == [0] * 32 + [24] * 32
+
+
+@pytest.mark.parametrize(("options", "nan_wins"), [("", False), (".NaN", True)])
+def test_extremes_of_three_numbers(options: str, nan_wins: bool) -> None:
+    body = f"""
+    ld.param.u64 %rd2, [values]; mul.wide.u32 %rd3, %r0, 12; add.u64 %rd2, %rd2, %rd3; ld.global.f32 %f0, [%rd2];
+    ld.global.f32 %f1, [%rd2+4]; ld.global.f32 %f2, [%rd2+8]; min{options}.f32 %f3, %f0, %f1, %f2;
+    max{options}.f32 %f4, %f0, %f1, %f2; sub.f32 %f3, %f4, %f3; st.global.f32 [%rd0], %f3;
+    """
+    values, out = np.random.default_rng(2).standard_normal((32, 3)).astype(np.float32), np.zeros(32, np.float32)
+    values[3, 1] = values[4, 2] = np.nan
+    text = kernel(PLACE + body, ".param .u64 out, .param .u64 values", target="sm_100")
+    loaded(text)["k"][1, 32](out, values)
+    least, most = (np.minimum, np.maximum) if nan_wins else (np.fmin, np.fmax)
+    assert np.array_equal(out, most.reduce(values, axis=1) - least.reduce(values, axis=1), equal_nan=True)
