@@ -248,7 +248,7 @@ class BodyReader:
         self.scope_of.append(self.scope)
         lines = self.lines
         self.instructions.append(
-            Instruction(opcode, guard, tuple(operands), line, lines.loc, lines.near, lines.inlined_at)
+            Instruction(opcode, guard, tuple(operands), line, lines.loc, lines.within, lines.inlined_at)
         )
 
     def _operand(self, name: str = "") -> Operand:

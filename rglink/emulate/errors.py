@@ -18,7 +18,7 @@ class KernelFault(RglinkError):
 
     `kernel` is the symbol; `instruction` the one concerned, or None; `line` its line of the PTX, 0 if there is none;
     `source` ("src/lib.rs", 12) or None; `block` and `thread` are (x, y, z) of the first lane concerned, None where no
-    lane is to blame. `output` is what the kernel had printed.
+    lane is to blame. `waiting` tells of threads that wait, and where. `output` is what the kernel had printed.
     """
 
     default_slug = "kernel-fault"
@@ -32,12 +32,13 @@ class KernelFault(RglinkError):
         block: tuple[int, int, int] | None = None,
         thread: tuple[int, int, int] | None = None,
         slug: str | None = None,
+        waiting: tuple[tuple[str, Instruction], ...] = (),
     ) -> None:
         super().__init__(message, *places, slug=slug)
         self.kernel, self.instruction, self.block, self.thread = kernel, instruction, block, thread
         self.line = 0 if instruction is None else instruction.line
         self.source = None if instruction is None else instruction.loc
-        self.output = ""
+        self.waiting, self.output = waiting, ""
 
 
 class PtxError(InputError):

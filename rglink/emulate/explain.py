@@ -27,11 +27,26 @@ def explained(error: RglinkError, folders: Sequence[Path], program: str, replay:
 
 def rendered_reports(reports: Iterable[Report], folders: Sequence[Path], program: str) -> str:
     """Reports one after the other, errors first."""
-    ordered = sorted(reports, key=lambda report: report.level != "error")
+    found = list(reports)
+    by_lines: dict[tuple[object, ...], Report] = {}
+    for report in found:
+        by_lines.setdefault(_lines_of(report), report)
+    ordered = sorted(by_lines.values(), key=lambda report: report.level != "error")
     texts = [rendered(report.diagnostic(), folders, program) for report in ordered[:MOST_REPORTS]]
+    if len(found) > len(ordered):
+        texts.append(f"{program}: note: {len(found) - len(ordered)} more reports name the same source lines")
     if len(ordered) > MOST_REPORTS:
         texts.append(f"{program}: note: {len(ordered) - MOST_REPORTS} more reports are not shown")
     return "\n".join(texts)
+
+
+def _lines_of(report: Report) -> tuple[object, ...]:
+    """Equal for reports of one kind at the same source lines: a loop that was unrolled shows one mistake many times."""
+    if not report.places or not all(place.file for place in report.places):
+        return (id(report),)
+    verbs = (place.what.removeprefix("earlier ") for place in report.places)
+    lines = ((place.file, place.line, place.inlined_at) for place in report.places)
+    return (report.kind, *sorted(zip(lines, verbs, strict=True)))
 
 
 def rendered(diagnostic: Diagnostic, folders: Sequence[Path], program: str) -> str:

@@ -21,13 +21,18 @@ def is_library(file: str) -> bool:
     return LIBRARY.search(file) is not None
 
 
+def library_place(source: Source) -> str:
+    """`core/src/num/mod.rs:7` for a line of the library."""
+    return f"{LIBRARY.split(source[0])[-1]}:{source[1]}"
+
+
 class LineReader:
-    """Follows the `.loc` directives of one function: `loc`, `near` and `inlined_at` as `Instruction` has them."""
+    """Follows the `.loc` directives of one function: `loc`, `within` and `inlined_at` as `Instruction` has them."""
 
     def __init__(self, files: Mapping[int, str]) -> None:
         self.files = files
         self.loc: Source | None = None
-        self.near = False
+        self.within: Source | None = None
         self.inlined_at: tuple[Source, ...] = ()
         self._user: Source | None = None
         self._chains: dict[tuple[int, int, int], tuple[Source, ...]] = {}
@@ -49,12 +54,12 @@ class LineReader:
         chain = self._chains[position] = (self._source(position), *outer)
         own = tuple(source for source in chain if source[1] and not is_library(source[0]))
         if own:
-            self.loc, self.near, self.inlined_at = own[0], False, own[1:]
+            self.loc, self.within, self.inlined_at = own[0], None, own[1:]
             self._user = own[0]
         elif self._user is not None:
-            self.loc, self.near, self.inlined_at = self._user, True, ()
+            self.loc, self.within, self.inlined_at = self._user, chain[0], ()
         else:
-            self.loc, self.near, self.inlined_at = chain[0], False, ()
+            self.loc, self.within, self.inlined_at = chain[0], None, ()
 
     def _position(self, stream: TokenStream) -> tuple[int, int, int]:
         return stream.integer(), stream.integer(), stream.integer()

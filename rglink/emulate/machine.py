@@ -76,14 +76,12 @@ def deadlock(wave: Wave) -> KernelFault:
     ]
     waiting += [(group, instruction, "the barrier of the cluster") for group, instruction in wave.clusters.stuck()]
     waiting += [(group, instruction, "other threads of the warp") for group, instruction in wave.meetings.stuck()]
-    places = []
+    told: list[tuple[str, Instruction]] = []
     for group, instruction, what in waiting[:8]:
         block, thread = wave.position(int(group.lanes[0]))
-        where = f"{instruction.place}, " if instruction.loc else ""
         lanes = "1 thread waits" if group.count == 1 else f"{group.count} threads wait"
-        places.append(
-            f"{where}PTX line {instruction.line}: {lanes} for {what}, the first is thread {thread} of block {block}"
-        )
+        told.append((f"{lanes} for {what}, the first is thread {thread} of block {block}", instruction))
+    places = [f"{'' if at.loc is None else f'{at.place}, '}PTX line {at.line}: {text}" for text, at in told]
     first = waiting[0]
     block, thread = wave.position(int(first[0].lanes[0]))
     return KernelFault(
@@ -94,4 +92,5 @@ def deadlock(wave: Wave) -> KernelFault:
         block=block,
         thread=thread,
         slug="deadlock",
+        waiting=tuple(told),
     )

@@ -155,9 +155,9 @@ Operand: TypeAlias = (
 class Instruction:
     """`opcode` is ("ld", "global", "f32"); `guard` (predicate, negated); `line` that of the PTX.
 
-    `loc` is the line of the user's own source: the innermost that is not of Rust's library. `near` says that PTX names
-    a line of the library alone, and `loc` is the last one before it in the function. `inlined_at` are the user's
-    lines into which `loc` was inlined, from the inside out.
+    `loc` is the line of the user's own source: the innermost that is not of Rust's library. Where PTX names a line of
+    the library alone, that is `within`, and `loc` the last own one before it in the function. `inlined_at` are the
+    user's lines into which `loc` was inlined, from the inside out.
     """
 
     opcode: tuple[str, ...]
@@ -165,13 +165,13 @@ class Instruction:
     operands: tuple[Operand, ...]
     line: int
     loc: Source | None
-    near: bool = False
+    within: Source | None = None
     inlined_at: tuple[Source, ...] = ()
 
     @property
     def place(self) -> str:
         """`src/lib.rs:7`, `near src/lib.rs:7`, or "" where PTX has no line table."""
-        return "" if self.loc is None else f"{'near ' if self.near else ''}{self.loc[0]}:{self.loc[1]}"
+        return "" if self.loc is None else f"{'near ' if self.within else ''}{self.loc[0]}:{self.loc[1]}"
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rglink.demangle import demangle
 from rglink.emulate.errors import KernelFault
 from rglink.emulate.frames import Active, Group, Lanes, Vector, joined
+from rglink.emulate.lines import library_place
 from rglink.emulate.memory import Arena
 from rglink.emulate.observer import Observer
 from rglink.emulate.ptx import Instruction, inlined_places
@@ -207,6 +208,8 @@ class Wave:
             places.append(f"PTX line {instruction.line}: {instruction.text}")
             if instruction.loc is not None:
                 places[:0] = [instruction.place, *inlined_places(instruction.inlined_at)]
+            if instruction.within is not None:
+                places[-1] += f", in {library_place(instruction.within)}"
         raise KernelFault(
             text, *places, kernel=self.kernel, instruction=instruction, block=block, thread=thread, slug=slug
         )

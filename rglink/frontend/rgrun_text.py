@@ -93,7 +93,7 @@ def json_of_report(report: Report) -> dict[str, JsonValue]:
             "what": place.what,
             "file": place.file or None,
             "line": place.line or None,
-            "near": place.near,
+            "within": None if place.within is None else list(place.within),
             "inlined_at": [list(source) for source in place.inlined_at],
             "block": None if place.block is None else list(place.block),
             "thread": None if place.thread is None else list(place.thread),

@@ -112,10 +112,12 @@ def test_a_race_is_told_by_the_users_lines(tmp_path: Path) -> None:
     assembled(text)
     with pytest.raises(CheckFailed) as caught:
         load(text.encode(), checks=Checks(seed=1))["k"][1, 64](np.zeros(1, np.uint32))
-    report = next(report for report in caught.value.reports if len({p.near for p in report.places}) == 2)
-    read, write = sorted(report.places, key=lambda place: not place.near)
-    assert (read.file, read.line, read.near, read.inlined_at) == ("src/board.rs", 7, True, ())
-    assert (write.file, write.line, write.near, write.inlined_at) == ("src/board.rs", 7, False, (("src/app.rs", 9),))
+    report = next(report for report in caught.value.reports if len({p.within for p in report.places}) == 2)
+    read, write = sorted(report.places, key=lambda place: place.within is None)
+    assert (read.file, read.line, read.inlined_at) == ("src/board.rs", 7, ())
+    assert read.within is not None
+    assert (read.within[0].rsplit("/", 1)[-1], read.within[1]) == ("atomic.rs", 3937)
+    assert (write.file, write.line, write.inlined_at) == ("src/board.rs", 7, (("src/app.rs", 9),))
     lines = explained(caught.value, (tmp_path,), "rgrun").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(">>> src/board.rs:7: write of 4 bytes"))
     assert lines[at + 1 : at + 4] == [
@@ -123,7 +125,9 @@ def test_a_race_is_told_by_the_users_lines(tmp_path: Path) -> None:
         ">>> src/app.rs:9: inlined here",
         ">>>     9 | post(me);",
     ]
-    assert any(line.startswith(">>> near src/board.rs:7: ") for line in lines)
+    (near,) = (line for line in lines if line.startswith(">>> near"))
+    assert near.startswith(">>> near src/board.rs:7: ")
+    assert near.endswith(": ld.global.u32, in core/src/sync/atomic.rs:3937)")
 
 
 def test_a_fault_is_told_by_the_users_lines() -> None:

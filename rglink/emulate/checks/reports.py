@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Literal
 from rglink.demangle import demangle
 from rglink.diagnostics import Diagnostic, RglinkError
 from rglink.emulate.errors import KernelFault
+from rglink.emulate.lines import library_place
 from rglink.emulate.ptx import Instruction, Source, inlined_places
 
 Shape = tuple[int, int, int]
@@ -21,17 +21,15 @@ FAULTS = frozenset(
 # Notes never fail a launch.
 NOTES = frozenset(("division-by-zero", "exited-threads", "schedule-dependent"))
 ALL = FAULTS | NOTES | frozenset(("uninitialised-read", "race", "divergent-barrier", "async-copy"))
-# How the machine tells of threads that wait.
-WAITING = re.compile(r"(?:(?P<near>near )?(?P<file>.*):(?P<line>\d+), )?PTX line (?P<ptx>\d+): (?P<what>.*)")
 
 
 @dataclass(frozen=True)
 class Place:
     """One thread at one instruction: `what` it did there; `file` is "" and `line` 0 where PTX has no `.loc`.
 
-    `near` says that PTX names a line of Rust's library alone, and that this is the last one before it; `inlined_at` are
-    the lines (file, line) into which that one was inlined, from the inside out. `block` and `thread` are (x, y, z);
-    `ptx_line` counts from 1, 0 if there is no instruction.
+    Where PTX names a line of Rust's library alone, that is `within`, and `file` and `line` are the last own ones before
+    it; `inlined_at` are the lines into which that one was inlined, from the inside out. `block` and `thread` are
+    (x, y, z); `ptx_line` counts from 1, 0 if there is no instruction.
     """
 
     what: str
@@ -41,14 +39,15 @@ class Place:
     thread: Shape | None
     ptx_line: int
     instruction: str
-    near: bool = False
+    within: Source | None = None
     inlined_at: tuple[Source, ...] = ()
 
     def __str__(self) -> str:
         """`src/lib.rs:7: write of 4 bytes by thread (1, 0, 0) of block (0, 0, 0) (PTX line 31: st.shared.u32)`."""
-        source = f"{'near ' if self.near else ''}{self.file}:{self.line}: " if self.file else ""
+        source = f"{'near ' if self.within else ''}{self.file}:{self.line}: " if self.file else ""
         who = f" by thread {self.thread} of block {self.block}" if self.thread is not None else ""
         text = f": {self.instruction}" if self.instruction else ""
+        text += f", in {library_place(self.within)}" if self.within else ""
         ptx = f" (PTX line {self.ptx_line}{text})" if self.ptx_line else ""
         return f"{source}{self.what}{who}{ptx}"
 
@@ -125,8 +124,8 @@ def place_of(what: str, instruction: Instruction | None, position: tuple[Shape, 
     if instruction is None:
         return Place(what, "", 0, block, thread, 0, "")
     file, line = instruction.loc or ("", 0)
-    inlined_at, near = instruction.inlined_at, instruction.near
-    return Place(what, file, line, block, thread, instruction.line, instruction.text, near, inlined_at)
+    within, inlined_at = instruction.within, instruction.inlined_at
+    return Place(what, file, line, block, thread, instruction.line, instruction.text, within, inlined_at)
 
 
 def report_of_fault(fault: KernelFault) -> Report | None:
@@ -138,15 +137,7 @@ def report_of_fault(fault: KernelFault) -> Report | None:
     if slug not in FAULTS:
         return None
     if slug == "deadlock":
-        places = tuple(_waiting_place(text) for text in fault.diagnostic.places)
+        places = tuple(place_of(text, instruction, None) for text, instruction in fault.waiting)
         return Report(slug, message.replace(f" in kernel {demangle(fault.kernel)}", ""), places, fault.kernel)
     position = None if fault.block is None or fault.thread is None else (fault.block, fault.thread)
     return Report(slug, message, (place_of("access", fault.instruction, position),), fault.kernel)
-
-
-def _waiting_place(text: str) -> Place:
-    match = WAITING.fullmatch(text)
-    if match is None:
-        return Place(text, "", 0, None, None, 0, "")
-    file, line, ptx = match["file"] or "", int(match["line"] or 0), int(match["ptx"])
-    return Place(match["what"], file, line, None, None, ptx, "", match["near"] is not None)
