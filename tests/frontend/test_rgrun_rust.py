@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rglink.emulate import CheckFailed, load
 from tests.tools import require_rustc, run
 
 pytestmark = pytest.mark.rust
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.rust
 BOARD = """\
 #![no_std]
 #![feature(abi_ptx, stdarch_nvptx)]
-use core::{cell::UnsafeCell, mem::MaybeUninit};
+use core::{cell::UnsafeCell, mem::MaybeUninit, sync::atomic::{AtomicU32, Ordering}};
 pub use core::arch::nvptx::{_syncthreads, _thread_idx_x};
 
 #[repr(transparent)]
@@ -30,12 +33,17 @@ impl Board {
 pub unsafe fn post(board: &Board, place: usize, value: u32) {
     unsafe { *board.at(place) = value };
 }
+
+pub fn count(counter: &AtomicU32) -> u32 {
+    counter.fetch_add(1, Ordering::Relaxed)
+}
 """
 APP = """\
 #![no_std]
 #![feature(abi_ptx, stdarch_nvptx)]
 #![allow(improper_ctypes_definitions)]
-use board::{_syncthreads, _thread_idx_x, Board, post};
+use board::{_syncthreads, _thread_idx_x, Board, count, post};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 #[unsafe(link_section = ".rglink.shared")]
 static BOARD: Board = Board::new();
@@ -57,12 +65,24 @@ pub unsafe extern "ptx-kernel" fn double(source: &[u32], target: *mut u32) {
     let me = unsafe { _thread_idx_x() } as usize;
     unsafe { *target.add(me) = source[me] * 2 };
 }
+
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn tally(cell: *mut u32, called: u32) {
+    unsafe {
+        if called != 0 {
+            count(&*cell.cast::<AtomicU32>());
+        } else {
+            (*cell.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+        }
+        *cell = 7;
+    }
+}
 """
 
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sources and app.fatbin."""
+    """A folder with the sources, app.fatbin of the llvm route and app.ptx of the nvvm route, with `inlined_at`."""
     require_rustc()
     folder = tmp_path_factory.mktemp("rgrun")
     (folder / "board.rs").write_text(BOARD)
@@ -74,6 +94,8 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         done = run(command.split(), folder)
         assert done.returncode == 0, done.stderr
+    done = run("rglink app.rgo board.rgo -o app.ptx --arch sm_90 --codegen=nvvm".split(), folder)
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -94,9 +116,40 @@ def test_a_race_between_two_crates_is_found_with_both_lines(linked: Path) -> Non
     quoted = {line for line in lines if " | " in line}
     assert quoted == {
         ">>>    15 | unsafe { *board.at(place) = value };",
-        ">>>    17 | *out.add(me) = *BOARD.at(me ^ 32);",
+        ">>>    18 | *out.add(me) = *BOARD.at(me ^ 32);",
     }
-    assert {line.split()[1].rstrip(":") for line in lines if ".rs:" in line} == {"board.rs:15", "app.rs:17"}
+    assert {line.split()[1].rstrip(":") for line in lines if ".rs:" in line} == {"board.rs:15", "app.rs:18"}
+
+
+@pytest.mark.parametrize(
+    ("called", "place"),
+    [
+        (0, (("app.rs", 34), ())),
+        (1, (("board.rs", 19), (("app.rs", 32),))),
+    ],
+)
+def test_an_atomic_of_core_is_told_by_the_users_line(
+    linked: Path, called: int, place: tuple[tuple[str, int], tuple[tuple[str, int], ...]]
+) -> None:
+    """Inlined out of core, through two of its functions: PTX of libNVVM holds the chain of calls."""
+    program = load(linked / "app.ptx")
+    with pytest.raises(CheckFailed) as caught:
+        program["tally"][2, 32](np.zeros(1, np.uint32), called)
+    (atomic,) = {
+        ((place.file, place.line), place.inlined_at)
+        for report in caught.value.reports
+        for place in report.places
+        if "atomic" in place.what
+    }
+    assert atomic == place
+
+
+def test_without_the_chain_of_calls_the_line_before_is_told(linked: Path) -> None:
+    """LLVM writes no `inlined_at`: the last own line is told as near, with the library's."""
+    done = rgrun(linked, "--kernel tally --grid 2 --block 32 --arg u32[1] --arg u32=0")
+    assert done.returncode == 1
+    (place,) = {line for line in done.stderr.splitlines() if "atomic" in line and line.startswith(">>>")}
+    assert re.match(r">>> near app\.rs:\d+: .*atomic.* \(PTX line \d+: .*, in core/src/sync/atomic\.rs:\d+\)$", place)
 
 
 def test_a_race_is_found_in_every_order_of_threads(linked: Path) -> None:
@@ -120,7 +173,7 @@ def test_a_slice_is_checked_by_rust_itself(linked: Path) -> None:
 def test_the_profile_names_the_lines_of_both_crates(linked: Path) -> None:
     done = rgrun(linked, "--kernel neighbour --block 64 --arg out:u32[64] --arg u32=1 --profile --json")
     lines = {(line["file"], line["line"]): line for line in json.loads(done.stdout)["profile"]["lines"]}
-    post, read = lines["board.rs", 15], lines["app.rs", 17]
+    post, read = lines["board.rs", 15], lines["app.rs", 18]
     # Two warps store a row each and read the other's: no conflicts; 128 bytes of results for each are 4 sectors.
     assert (post["shared_requests"], post["shared_wavefronts"]) == (2, 2)
     assert (read["shared_requests"], read["shared_wavefronts"]) == (2, 2)
