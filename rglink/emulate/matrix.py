@@ -162,7 +162,7 @@ def _family(kind: str) -> str:
 def _mma(modifiers: Modifiers) -> Operation:
     """(a, b, c) to d, all fragments."""
     shapes = tuple(sorted({s for group in _SHAPES.values() for s in group}))
-    _sync, _aligned, shape_text, _row, _col, satfinite, result, kind_a, kind_b, kind_c = take(
+    _sync, _aligned, shape_text, _row, _col, option, result, kind_a, kind_b, kind_c = take(
         "mma",
         modifiers,
         ("sync",),
@@ -170,7 +170,7 @@ def _mma(modifiers: Modifiers) -> Operation:
         shapes,
         ("row",),
         ("col",),
-        ("", "satfinite"),
+        ("", "satfinite", "rn"),
         ("f16", "f32", "f64", "s32"),
         tuple(_ELEMENT),
         tuple(_ELEMENT),
@@ -182,9 +182,9 @@ def _mma(modifiers: Modifiers) -> Operation:
     mixed = family in ("8", "4", "f8")
     if shape_text not in _SHAPES[family] or result not in allowed or kind_c not in allowed or _family(kind_b) != family:
         raise Unsupported(f"{spell('mma', modifiers)}: no such form")
-    if (kind_a != kind_b and not mixed) or (satfinite and result != "s32"):
+    if (kind_a != kind_b and not mixed) or option not in ("", {"s32": "satfinite", "f64": "rn"}.get(result, "")):
         raise Unsupported(f"{spell('mma', modifiers)}: no such form")
-    return _plan(shape_text, (kind_a, kind_b), result, kind_c, bool(satfinite))
+    return _plan(shape_text, (kind_a, kind_b), result, kind_c, option == "satfinite")
 
 
 @cache
