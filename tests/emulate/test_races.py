@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rglink.emulate.checks import CheckFailed, Checks, launch_checked
+from rglink.emulate.checks import CheckFailed, Checks, Report, launch_checked, releases
 from tests.emulate import race_kernels as k
 from tests.emulate.support import loaded
 
@@ -117,3 +117,37 @@ def test_race_is_found(name: str) -> None:
     assert races
     rendered = [report.diagnostic().render("rgrun") for report in races]
     assert any(all(word in one for word in words) for one in rendered), "\n".join(rendered)
+
+
+def findings(text: str, seed: int | None) -> tuple[Report, ...]:
+    try:
+        launch(text, Checks(seed=seed))
+    except CheckFailed as failed:
+        return failed.reports
+    return ()
+
+
+def test_what_is_put_off_is_followed_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases that are followed at once and those that wait until somebody asks give the same reports."""
+    texts = [*IDIOMS.values(), *(text for text, _ in RACES.values())]
+    later = [findings(text, seed) for text in texts for seed in (None, 1)]
+    monkeypatch.setattr(releases, "MOST_DEFERRED", -1)
+    assert [findings(text, seed) for text in texts for seed in (None, 1)] == later
+    assert sum(map(bool, later)) > 30, "a comparison of silence tells nothing"
+
+
+def test_releases_that_nobody_asks_about_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acquiring and releasing atomics alone race with nothing; following them would cost more than all else."""
+    followed: list[int] = []
+
+    class Counting(releases.Log):
+        def __init__(self) -> None:
+            super().__init__()
+            followed.append(1)
+
+    monkeypatch.setattr(releases, "Log", Counting)
+    launch(k.counter("atom.acq_rel.gpu.global.add.u32 %r4, [%rd0], 1;"), Checks())
+    assert not followed
+    with pytest.raises(CheckFailed):
+        launch(k.counter("atom.acq_rel.gpu.global.add.u32 %r4, [%rd0], 1;", "st.global.u32 [%rd0], 0;"), Checks())
+    assert followed

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rglink.emulate.checks.releases import Knowledge, Releases
+from rglink.emulate.checks.releases import Releases
 from rglink.emulate.frames import Lanes, Vector
 from rglink.emulate.wave import Wave
 
@@ -93,7 +93,9 @@ class Order:
         first = block * wave.block_lanes
         come = (first + 32 * warps[:, None] + LANES).reshape(-1)
         gain = (first + 32 * waiting[:, None] + LANES).reshape(-1)
-        self.releases.join_lanes(self.numbers[come], self.numbers[gain])
+        if self.releases.used:
+            knowing, learning = self.numbers[come], self.numbers[gain]
+            self.releases.defer(len(gain), lambda: self.releases.join_lanes(knowing, learning))
 
     def warp_barrier(self, lanes: Lanes, masks: Vector) -> None:
         """Lanes have met at a warp barrier under their masks."""
@@ -105,11 +107,16 @@ class Order:
         if not full.all():
             self._partial_warps(lanes[~full], np.broadcast_to(masks, lanes.shape)[~full], now)
         if self.releases.used:
-            for lane, mask in zip(lanes.tolist(), np.broadcast_to(masks, lanes.shape).tolist(), strict=True):
-                if not mask & ((1 << (lane & 31)) - 1):
-                    members = (lane & ~31) + np.flatnonzero(mask >> LANES & 1)
-                    numbers = self.numbers[members[members < wave.lanes]]
-                    self.releases.join_lanes(numbers, numbers)
+            come, numbers = np.array(np.broadcast_to(masks, lanes.shape)), self.numbers
+            self.releases.defer(len(lanes), lambda: self._join_warps(lanes, come, numbers))
+
+    def _join_warps(self, lanes: Lanes, masks: Vector, numbers: Entries) -> None:
+        """The lowest lane of each mask speaks for all; `numbers` are those of the wave that it happened in."""
+        for lane, mask in zip(lanes.tolist(), masks.tolist(), strict=True):
+            if not mask & ((1 << (lane & 31)) - 1):
+                members = (lane & ~31) + np.flatnonzero(mask >> LANES & 1)
+                together = numbers[members[members < len(numbers)]]
+                self.releases.join_lanes(together, together)
 
     def _partial_warps(self, lanes: Lanes, masks: NDArray[np.uint32], now: int) -> None:
         if self.pairs is None:
@@ -122,9 +129,3 @@ class Order:
             np.maximum(fresh, np.where(members[:, other, None], row, 0), out=fresh)
         fresh[members] = now
         self.pairs[lanes] = fresh
-
-    def snapshot(self, lane: int) -> tuple[int, int, Knowledge]:
-        """(block floor, warp floor, acquired) of a thread: what a release of its own passes on."""
-        block = lane // self.wave.block_lanes
-        number = int(self.numbers[lane])
-        return int(self.block_floor[block]), int(self.warp_floor[lane]), self.releases.knowledge(number)

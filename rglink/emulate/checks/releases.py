@@ -6,12 +6,15 @@ those its barriers ordered before them, and what it knew itself. A store that do
 before it; a read-modify-write continues them.
 
 Reading a release is taken for synchronising even where a failed compare-and-swap wrote nothing.
+
+Following all this costs microseconds for each thread of each strong operation, and most kernels have no access that it
+decides about. So what happens is put down in a journal, and followed in the same order once somebody asks.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -23,6 +26,8 @@ Knowledge: TypeAlias = "dict[Log, int]"
 Places: TypeAlias = "int | list[int]"
 Key = TypeVar("Key")
 NOTHING: Knowledge = {}
+# Operations of threads that the journal may hold, for the sake of memory: some 50 bytes each.
+MOST_DEFERRED = 1 << 21
 
 
 class Log:
@@ -93,7 +98,10 @@ def joined_knowledge(a: Knowledge, b: Knowledge) -> Knowledge:
 
 
 class Releases:
-    """All logs of a launch and what its threads know. Threads go by their numbers in the grid, from 1."""
+    """All logs of a launch and what its threads know. Threads go by their numbers in the grid, from 1.
+
+    `used` says that there may be releases: until then nobody knows anything, and nothing is put off.
+    """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -101,10 +109,34 @@ class Releases:
         self.logs: dict[tuple[int, int, int], Log] = {}
         self.by_block: dict[int, Knowledge] = {}
         self.by_thread: dict[int, dict[int, Knowledge]] = {}
+        self._journal: list[Callable[[], None]] = []
+        self._deferred = 0
+
+    def defer(self, operations: int, event: Callable[[], None]) -> None:
+        """Let `event` change what threads know in its turn, which comes before the next question.
+
+        It stands for so many operations of threads, and may use of `Releases` what does not defer.
+        """
+        if not self.used:
+            event()
+            return
+        self._journal.append(event)
+        self._deferred += 1 + operations
+        if self._deferred > MOST_DEFERRED:
+            self.settle()
+
+    def settle(self) -> None:
+        """Follow all that was put off."""
+        journal, self._journal, self._deferred = self._journal, [], 0
+        for event in journal:
+            event()
 
     def begin_wave(self, wave: Wave) -> None:
         """Locations in shared memory are new ones."""
         self.first_block = wave.first_block
+        self.defer(0, self._forget_shared)
+
+    def _forget_shared(self) -> None:
         self.logs = {key: log for key, log in self.logs.items() if key[0] < 0}
 
     def where(self, number: int) -> tuple[int, int]:
@@ -113,7 +145,7 @@ class Releases:
         return block, place >> 5
 
     def knowledge(self, number: int) -> Knowledge:
-        """What a thread has acquired."""
+        """What a thread has acquired, as far as the journal is settled."""
         block = (number - 1) // self.threads
         own = self.by_thread.get(block)
         found = own.get(number) if own else None
@@ -170,15 +202,20 @@ class Releases:
 
     def join_blocks(self, blocks: NDArray[np.int64]) -> None:
         """All threads of these blocks (counted in the wave) know what one of them knows."""
+        if self.used:
+            numbers = blocks + self.first_block
+            self.defer(len(numbers), lambda: self._join_blocks(numbers.tolist()))
+
+    def _join_blocks(self, blocks: list[int]) -> None:
         if not self.by_thread:
             return
-        for block in (blocks + self.first_block).tolist():
+        for block in blocks:
             own = self.by_thread.pop(block, None)
             if own:
                 self.by_block[block] = _union([self.by_block.get(block, NOTHING), *own.values()])
 
     def join_lanes(self, come: NDArray[np.int64], gain: NDArray[np.int64]) -> None:
-        """Threads `gain` learn all that threads `come` know; all are of one block."""
+        """Threads `gain` learn all that threads `come` know; all are of one block. Does not defer."""
         if not self.by_thread or not len(come):
             return
         block = int(come[0] - 1) // self.threads
@@ -193,6 +230,7 @@ class Releases:
         self, others: NDArray[np.int64], times: NDArray[np.int64], lanes: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Which accesses of `others` (from 0) at `times` the threads at `lanes` have acquired knowledge of."""
+        self.settle()
         found = np.zeros(len(others), np.bool_)
         answers: dict[tuple[int, int, int], bool] = {}
         rows = zip(others.tolist(), times.tolist(), numbers[lanes].tolist(), strict=True)
