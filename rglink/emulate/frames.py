@@ -182,6 +182,9 @@ def _joined_frames(frames: Sequence[Frame], sizes: Sequence[int], order: Lanes) 
     if all(frame.registers is first.registers for frame in frames):
         selects = _selects(frames, sizes, [0] * len(frames))
         return _with(first, first.registers, first.lanes, np.concatenate(selects)[order], first.below)
+    if sum(frame.lanes for frame in frames) > len(order):
+        # Lanes that are not among these would be joined again at every meeting, twice as many each time.
+        frames = [_without_others(frame, size) for frame, size in zip(frames, sizes, strict=True)]
     counts = [frame.lanes for frame in frames]
     starts = [sum(counts[:at]) for at in range(len(counts))]
     registers = first.code.template.copy()
@@ -193,6 +196,14 @@ def _joined_frames(frames: Sequence[Frame], sizes: Sequence[int], order: Lanes) 
         below = _joined_frames(belows, counts, np.arange(sum(counts)))
     select = np.concatenate(_selects(frames, sizes, starts))[order]
     return _with(first, registers, sum(counts), select, below)
+
+
+def _without_others(frame: Frame, size: int) -> Frame:
+    """The frame for the `size` lanes of its group alone."""
+    if frame.select is None:
+        return frame
+    registers = selected(frame.code, frame.registers, frame.select, frame.live)
+    return _with(frame, registers, size, None, frame_below(frame))
 
 
 def _selects(frames: Sequence[Frame], sizes: Sequence[int], starts: Iterable[int]) -> list[Lanes]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pytest
 
-from rglink.emulate import KernelFault
+from rglink.emulate import KernelFault, frames
 from tests.emulate.support import PLACE, kernel, loaded, module
 
 LANES = np.arange(96, dtype=np.uint32)
@@ -85,6 +86,41 @@ def test_recursion_of_different_depths(seed: int | None) -> None:
     """
     numbers = np.array([0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55])
     assert (run(body, FIBONACCI, seed=seed) == numbers[LANES % 11]).all()
+
+
+INNER_LOOP = """
+.func (.param .b32 res) inner(.param .b32 n) {
+.reg .pred %p; .reg .b32 %a<4>; ld.param.b32 %a0, [n]; mov.u32 %a1, 0; and.b32 %a2, %a0, 3;
+L: setp.eq.u32 %p, %a2, 0; @%p bra END; sub.u32 %a2, %a2, 1; add.u32 %a1, %a1, %a0; bra L;
+END: st.param.b32 [res], %a1; ret; }
+.func (.param .b32 res) outer(.param .b32 n) {
+.reg .pred %p; .reg .b32 %a<6>; .param .b32 given; .param .b32 taken; ld.param.b32 %a0, [n]; mov.u32 %a1, 0;
+and.b32 %a2, %a0, 15;
+L: setp.eq.u32 %p, %a2, 0; @%p bra END; sub.u32 %a2, %a2, 1; st.param.b32 [given], %a2;
+call (taken), inner, (given); ld.param.b32 %a3, [taken]; add.u32 %a1, %a1, %a3; bra L;
+END: st.param.b32 [res], %a1; ret; }
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_callers_keep_no_lanes_of_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that part and meet again in a callee: without care the callers' registers double at every meeting."""
+    join, most = frames._joined_frames, [0]
+
+    def watched(parts: Sequence[frames.Frame], sizes: Sequence[int], order: frames.Lanes) -> frames.Frame:
+        found = join(parts, sizes, order)
+        most[0] = max(most[0], found.lanes)
+        assert found.lanes <= len(LANES)
+        return found
+
+    monkeypatch.setattr(frames, "_joined_frames", watched)
+    body = """
+    .param .b32 given; .param .b32 taken; st.param.b32 [given], %r0; call (taken), outer, (given);
+    ld.param.b32 %r3, [taken]; st.global.u32 [%rd0], %r3;
+    """
+    expected = [sum((k % 4) * k for k in range(lane % 16)) for lane in LANES.tolist()]
+    assert run(body, before=INNER_LOOP, seed=seed).tolist() == expected
+    assert most[0] > 1
 
 
 def test_calls_through_pointers() -> None:
