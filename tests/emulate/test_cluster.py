@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rglink.emulate import KernelFault, LaunchError
+from rglink.emulate.checks import CheckFailed, Checks, launch_checked
 from tests.emulate.support import PLACE, kernel, loaded
 
 
@@ -24,6 +25,22 @@ def test_the_barrier_orders_a_block(seed: int | None, alone: str) -> None:
     loaded(kernel(PLACE + body))["k"].launch(2, 96, (out,), seed=seed)
     block = np.arange(192) // 96 * 96
     assert (out == block + 95 - np.arange(192) % 96).all()
+
+
+ORDERED = """
+.shared .align 4 .b8 tile[256]; mov.u32 %r3, %tid.x; shl.b32 %r4, %r3, 2; mov.u32 %r5, tile; add.u32 %r6, %r5, %r4;
+sub.u32 %r7, 63, %r3; shl.b32 %r7, %r7, 2; add.u32 %r7, %r5, %r7; st.shared.u32 [%r6], %r0;
+barrier.cluster.arrive; add.u32 %r8, %r8, 1; barrier.cluster.wait; ld.shared.u32 %r9, [%r7]; st.global.u32 [%rd0], %r9;
+"""
+
+
+def test_the_checks_take_it_for_a_barrier() -> None:
+    program = loaded(kernel(PLACE + ORDERED))
+    launch_checked(program["k"], 2, 64, (np.zeros(128, np.uint32),), Checks(schedules=3))
+    racing = ORDERED.replace("barrier.cluster.arrive; ", "").replace("barrier.cluster.wait; ", "")
+    with pytest.raises(CheckFailed) as caught:
+        launch_checked(loaded(kernel(PLACE + racing))["k"], 2, 64, (np.zeros(128, np.uint32),), Checks(schedules=3))
+    assert {report.kind for report in caught.value.reports} <= {"race", "uninitialised-read"}
 
 
 def test_who_has_arrived_lets_others_pass() -> None:
