@@ -9,7 +9,7 @@ $(STAMP): pyproject.toml rglink/frontend/rglink-rustc scripts/setup.sh scripts/t
 	@sh scripts/setup.sh
 	@touch $@
 
-# Builds the sample workspace into fat binaries, by cargo and by hand, and shows what is in them.
+# Builds the sample workspace into fat binaries, by cargo and by hand, shows what is in them and runs two kernels.
 demo: $(STAMP)
 	@sh scripts/demo.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Links the sample workspace twice, through cargo and by hand, and shows what came out. Results: demo-out/.
+# Links the sample workspace twice, through cargo and by hand, shows what came out and runs some of it on the CPU.
+# Results: demo-out/.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/toolchain.sh
@@ -30,12 +31,12 @@ run rgdump demo-out/sensor_kernels.fatbin
 
 title "by hand: one .rgo for each crate, then the link"
 cd samples
-run rgcc -c vecmath/src/lib.rs -o ../demo-out/vecmath.rgo --crate-name vecmath --edition 2024
-run rgcc -c blocks/src/lib.rs -o ../demo-out/blocks.rgo --crate-name blocks --edition 2024 \
-    --extern vecmath=../demo-out/vecmath.rgo
-run rgcc -c windows/src/lib.rs -o ../demo-out/windows.rgo --crate-name windows --edition 2024 \
+compile="rgcc -c --edition 2024 --lineinfo"
+run $compile vecmath/src/lib.rs -o ../demo-out/vecmath.rgo --crate-name vecmath
+run $compile blocks/src/lib.rs -o ../demo-out/blocks.rgo --crate-name blocks --extern vecmath=../demo-out/vecmath.rgo
+run $compile windows/src/lib.rs -o ../demo-out/windows.rgo --crate-name windows \
     --extern vecmath=../demo-out/vecmath.rgo --extern blocks=../demo-out/blocks.rgo
-run rgcc -c sensor-kernels/src/lib.rs -o ../demo-out/sensor_kernels.rgo --crate-name sensor_kernels --edition 2024 \
+run $compile sensor-kernels/src/lib.rs -o ../demo-out/sensor_kernels.rgo --crate-name sensor_kernels \
     --extern vecmath=../demo-out/vecmath.rgo --extern blocks=../demo-out/blocks.rgo \
     --extern windows=../demo-out/windows.rgo
 cd ../demo-out
@@ -48,3 +49,19 @@ run rgdump demo-out/app.fatbin
 cuobjdump=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia/cu13/bin/cuobjdump
 printf '$ cuobjdump -lelf -lptx demo-out/app.fatbin\n'
 "$cuobjdump" -lelf -lptx demo-out/app.fatbin
+
+title "a reduction on the CPU, and what its lines cost"
+run rgrun demo-out/app.fatbin --sources samples --kernel block_sum --grid 2 --block 256 \
+    --arg 'f32[1000]=ones' --arg u64=1000 --arg out:f32[2] --profile
+
+title "a race between two crates: samples/flawed leaves out a barrier"
+cd samples
+run $compile flawed/src/lib.rs -o ../demo-out/flawed.rgo --crate-name flawed --extern blocks=../demo-out/blocks.rgo
+cd ..
+run rglink demo-out/flawed.rgo demo-out/blocks.rgo demo-out/vecmath.rgo -o demo-out/flawed.fatbin \
+    --arch sm_75,compute_75 --keep slopes
+if run rgrun demo-out/flawed.fatbin --sources samples --kernel slopes --block 64 \
+    --arg 'f32[64]=arange' --arg out:f32[64] 2>&1; then
+    echo "demo: rgrun has not found the race" >&2
+    exit 1
+fi

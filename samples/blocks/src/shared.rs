@@ -3,6 +3,8 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
+use crate::thread;
+
 /// Shared memory: a static of this type in section `.rglink.shared` exists once for each block, without a
 /// value at the start.
 ///
@@ -25,4 +27,15 @@ impl<T> Shared<T> {
     pub const fn get(&self) -> *mut T {
         self.0.get().cast()
     }
+}
+
+/// Copies the calling thread's value of `samples` to its place in the block's `tile`. A barrier must stand
+/// between this and reads of what other threads have copied.
+///
+/// # Safety
+/// `samples` is valid for a value of each thread of the grid, `tile` for one of each thread of a block.
+#[inline]
+pub unsafe fn stage<T: Copy>(samples: *const T, tile: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe { *tile.add(thread::in_block()) = *samples.add(thread::in_grid()) }
 }
