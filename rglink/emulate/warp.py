@@ -150,6 +150,16 @@ def _check_masks(group: Group, masks: Vector, instruction: Instruction) -> None:
         group.wave.fault(text, group, bad, instruction, "bad-membermask")
 
 
+def _check_whole(group: Group, instruction: Instruction) -> None:
+    """Instructions on matrices want every thread of the warp, and none that has ended."""
+    counts = np.bincount(group.lanes >> 5)
+    short = np.flatnonzero((counts > 0) & (counts < 32))
+    if len(short):
+        first = int(np.flatnonzero(group.lanes >> 5 == short[0])[0])
+        text = f"{instruction.opcode[0]} is executed by {counts[short[0]]} threads of a warp, wanted all 32"
+        group.wave.fault(text, group, first, instruction, "partial-warp")
+
+
 def rows_of(group: Group, vector: Vector) -> Rows:
     """A register as rows of whole warps; lanes that are not in the group hold zero."""
     if len(vector) == 1:
@@ -201,6 +211,8 @@ def sync_control(
         if ready is None:
             return False
         masks = ready.registers[exchange.mask]
+        if not anywhere:
+            _check_whole(ready, instruction)
         if wave.observer is not None:
             wave.observer.on_warp_sync(ready, masks, instruction)
         compute(ready, masks)

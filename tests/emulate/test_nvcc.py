@@ -22,20 +22,21 @@ from tests.tools import NVIDIA_BIN
 
 FOLDER = Path(__file__).parent / "cuda"
 HEADERS = NVIDIA_BIN.parent / "include"
-BUILDS = [(arch, level) for arch in (75, 90) for level in ("O0", "O3")]
+BUILDS = [*((arch, level) for arch in (75, 90) for level in ("O0", "O3")), (100, "G")]
 Array = NDArray[Any]
 
 
 @cache
 def compiled(source: str, arch: int, level: str) -> LoadedProgram:
-    """The program that nvcc makes of a file for compute_`arch`; its level is that of the device compiler."""
+    """What nvcc makes of a file for compute_`arch`; `level` is that of the device compiler, or G to debug."""
     if not (NVIDIA_BIN / "nvcc").exists():
         pytest.skip("nvcc is not installed; the dev extra brings it (nvidia-cuda-nvcc)")
     if shutil.which("g++") is None:
         pytest.skip("nvcc wants a host compiler, and there is no g++")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
-        flags = ["-ptx", f"-arch=compute_{arch}", "-Xcicc", f"-{level}", "-o", str(out)]
+        levels = ["-G"] if level == "G" else ["-Xcicc", f"-{level}"]
+        flags = ["-ptx", f"-arch=compute_{arch}", *levels, "-o", str(out)]
         command = [str(NVIDIA_BIN / "nvcc"), *flags, str(FOLDER / source)]
         done = subprocess.run(command, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout

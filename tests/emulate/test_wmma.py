@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from rglink.emulate import PtxError, load
+from rglink.emulate import KernelFault, PtxError, load
 from tests.emulate.support import kernel, loaded, module
 
 SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
@@ -134,3 +134,19 @@ def test_other_forms_are_refused_by_name(instruction: str) -> None:
     )
     with pytest.raises(PtxError, match=r"program: line 5: in k: unsupported instruction wmma\.load"):
         load(text.encode())["k"][1, 32](np.zeros(64, np.uint32))
+
+
+@pytest.mark.parametrize("before", ["", "setp.eq.u32 %p0, %r0, 3; @%p0 exit;"])
+@pytest.mark.parametrize(
+    ("instruction", "name"),
+    [
+        ("wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%fd0}, [%rd0];", "wmma"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [tile];", "ldmatrix"),
+        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%fd0, %fd1}, {%fd2}, {%fd3}, {%fd4, %fd5};", "mma"),
+    ],
+)
+def test_every_thread_of_the_warp_must_be_there(instruction: str, name: str, before: str) -> None:
+    body = f".shared .align 128 .b8 tile[128]; ld.param.u64 %rd0, [out]; mov.u32 %r0, %tid.x; {before} {instruction}"
+    threads, count = (40, 8) if not before else (32, 31)
+    with pytest.raises(KernelFault, match=f"{name} is executed by {count} threads of a warp, wanted all 32"):
+        loaded(kernel(body))["k"][1, threads](np.zeros(64))
