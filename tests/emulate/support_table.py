@@ -40,7 +40,7 @@ What the PTX machine of `rgrun` and `rglink.emulate` executes, by the chapters o
 - **supported**: no form of the manual is known to be missing.
 - **partly**: some forms are refused.
 - **refused**: there is no such instruction.
-- *decoded* and *not decoded* name the forms that were tried; values are tested elsewhere, form by form.
+- *decoded* and *not decoded* name the forms that were tried. The values are tested with each kind of instruction.
 
 A thread that comes to a form that is not known ends the launch with an error that names the file, the line and the
 function, never with a wrong value: `app.ptx: line 14: in fill: unsupported instruction tex.2d.v4.f32.f32`. Code that no
