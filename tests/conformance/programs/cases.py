@@ -45,8 +45,14 @@ def _equal(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def _tree_holds(given: Words, sums: Words) -> bool:
-    return _equal(sums, given.reshape(8, 128).sum(axis=1, dtype=np.uint32))
+def _tree(blocks: int, size: int) -> Case:
+    return Case(
+        "tree_reduction",
+        blocks,
+        size,
+        lambda: (words(blocks * size), zeros(blocks)),
+        lambda given, sums: _equal(sums, given.reshape(blocks, size).sum(axis=1, dtype=np.uint32)),
+    )
 
 
 def _transpose(size: int) -> Case:
@@ -61,8 +67,14 @@ def _transpose(size: int) -> Case:
     )
 
 
-def _scan_holds(given: Words, sums: Words) -> bool:
-    return _equal(sums.reshape(5, 96), np.cumsum(given.reshape(5, 96), axis=1, dtype=np.uint32))
+def _scan(blocks: int, size: int) -> Case:
+    return Case(
+        "scan",
+        blocks,
+        size,
+        lambda: (words(blocks * size), zeros(blocks * size)),
+        lambda given, sums: _equal(sums, np.cumsum(given.reshape(blocks, size), axis=1, dtype=np.uint32).ravel()),
+    )
 
 
 def _stencil_holds(given: Words, sums: Words, _: int) -> bool:
@@ -70,8 +82,41 @@ def _stencil_holds(given: Words, sums: Words, _: int) -> bool:
     return _equal(sums, np.lib.stride_tricks.sliding_window_view(padded, 5).sum(axis=1, dtype=np.uint32))
 
 
-def _bytes() -> NDArray[np.uint8]:
-    return np.random.default_rng(4).integers(0, 256, 3_000, np.uint8)
+def _stencil(blocks: int, size: int, count: int) -> Case:
+    return Case("stencil", blocks, size, lambda: (words(count), zeros(count), count), _stencil_holds)
+
+
+def _counts(blocks: int, size: int, count: int) -> Case:
+    return Case(
+        "byte_counts",
+        blocks,
+        size,
+        lambda: (np.random.default_rng(4).integers(0, 256, count, np.uint8), count, zeros(256)),
+        lambda given, _, counts: _equal(counts, np.bincount(given, minlength=256)),
+    )
+
+
+def _stack(blocks: int, size: int) -> Case:
+    threads = blocks * size
+    return Case(
+        "stack",
+        blocks,
+        size,
+        lambda: (zeros(1), zeros(threads + 1), zeros(threads)),
+        _stack_holds,
+        is_deterministic=False,
+    )
+
+
+def _lock(blocks: int, size: int) -> Case:
+    return Case(
+        "ticket_lock",
+        blocks,
+        size,
+        lambda: (zeros(1), zeros(1), zeros(1), zeros(blocks * size)),
+        _lock_holds,
+        is_deterministic=False,
+    )
 
 
 def _stack_holds(head: Words, below: Words, popped: Words) -> bool:
@@ -100,26 +145,22 @@ def _warps_hold(given: Words, sums: Words, largest: Words, below: Words) -> bool
     )
 
 
-def _last_block_holds(given: Words, parts: Words, done: Words, total: Words) -> bool:
-    sums = given.reshape(7, 64).sum(axis=1, dtype=np.uint32)
-    return _equal(parts, sums) and done[0] == 7 and total[0] == given.sum(dtype=np.uint32)
+def _last_block(blocks: int, size: int) -> Case:
+    def holds(given: Words, parts: Words, done: Words, total: Words) -> bool:
+        sums = given.reshape(blocks, size).sum(axis=1, dtype=np.uint32)
+        return _equal(parts, sums) and done[0] == blocks and total[0] == given.sum(dtype=np.uint32)
+
+    return Case("last_block", blocks, size, lambda: (words(blocks * size), zeros(blocks), zeros(1), zeros(1)), holds)
 
 
 CASES = (
-    Case("tree_reduction", 8, 128, lambda: (words(8 * 128), zeros(8)), _tree_holds),
-    _transpose(16),
-    _transpose(40),
-    Case("scan", 5, 96, lambda: (words(5 * 96), zeros(5 * 96)), _scan_holds),
-    Case("stencil", 5, 64, lambda: (words(300), zeros(300), 300), _stencil_holds),
-    Case(
-        "byte_counts",
-        4,
-        96,
-        lambda: (_bytes(), 3_000, zeros(256)),
-        lambda given, _, counts: _equal(counts, np.bincount(given, minlength=256)),
-    ),
-    Case("stack", 5, 32, lambda: (zeros(1), zeros(161), zeros(160)), _stack_holds, is_deterministic=False),
-    Case("ticket_lock", 3, 32, lambda: (zeros(1), zeros(1), zeros(1), zeros(96)), _lock_holds, is_deterministic=False),
+    *(_tree(8, 128), _tree(3, 1), _tree(2, 64)),
+    *(_transpose(16), _transpose(40), _transpose(63)),
+    *(_scan(5, 96), _scan(2, 33), _scan(3, 1)),
+    *(_stencil(5, 64, 300), _stencil(2, 32, 64), _stencil(3, 20, 41)),
+    *(_counts(4, 96, 3_000), _counts(2, 256, 700), _counts(1, 33, 5)),
+    *(_stack(5, 32), _stack(3, 7)),
+    *(_lock(3, 32), _lock(4, 5)),
     Case("warp_shuffles", 2, 96, lambda: (words(192), zeros(192), zeros(192), zeros(192)), _warps_hold),
-    Case("last_block", 7, 64, lambda: (words(7 * 64), zeros(7), zeros(1), zeros(1)), _last_block_holds),
+    *(_last_block(7, 64), _last_block(19, 33)),
 )
