@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rglink.demangle import demangle
 from rglink.emulate.constants import TokenStream, constant_of, constant_of_sum
 from rglink.emulate.declarations import LINKAGE, parameters_of, read_variable, type_of
 from rglink.emulate.lines import LineReader
@@ -127,7 +128,7 @@ class BodyReader:
     def _label(self, scope: Scope, name: str) -> str:
         bound = scope.find_label(name)
         if bound is None:
-            raise self.stream.error(f"function {self.head.name} has no label {name}")
+            raise self.stream.error(f"function {demangle(self.head.name)} has no label {name}")
         return bound
 
     def _bind_label(self, operand: Operand, number: int) -> Operand:
@@ -156,7 +157,7 @@ class BodyReader:
             self._directive()
         else:
             what = f"found {word!r}" if word else "the text ends"
-            raise stream.error(f"{what} in function {self.head.name}")
+            raise stream.error(f"{what} in function {demangle(self.head.name)}")
 
     def _directive(self) -> None:
         stream = self.stream

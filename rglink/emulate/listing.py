@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from rglink.demangle import demangle
 from rglink.emulate.frames import Active, Lanes
 from rglink.emulate.memory import Addresses
 from rglink.emulate.ptx import Instruction
@@ -29,7 +30,8 @@ class ListingObserver:
         self._wave = wave
         last = wave.first_block + wave.blocks - 1
         self._write(
-            f"# {wave.kernel}: blocks {wave.first_block} to {last} of grid {_by(wave.grid)}, block {_by(wave.block)}"
+            f"# {demangle(wave.kernel)}: blocks {wave.first_block} to {last} of grid {_by(wave.grid)},"
+            f" block {_by(wave.block)}"
         )
 
     def on_access(

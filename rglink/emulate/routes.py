@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from rglink.demangle import demangle
 from rglink.emulate import access, async_copy, atomics, cluster, control, decode, mbarrier, sync, tensor, warp, wmma
 from rglink.emulate.code import Control, Step
 from rglink.emulate.errors import PtxError, Unsupported
@@ -226,7 +227,7 @@ def _guarded_effect(table: SlotTable, instruction: Instruction, step: Step) -> S
 
 def refusal(program: str, function: str, instruction: Instruction, reason: Unsupported) -> PtxError:
     """The error that says that the machine does not know an instruction."""
-    place = f"{program}: line {instruction.line}: in {function}"
+    place = f"{program}: line {instruction.line}: in {demangle(function)}"
     text = str(reason)
     what = text if text.startswith(("instruction", "register")) else f"instruction {instruction.text}: {text}"
     return PtxError(f"{place}: unsupported {what}", slug="unsupported-instruction")

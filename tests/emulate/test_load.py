@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rglink.emulate import CheckedProgram, CheckFailed, Checks, KernelFault, LaunchError, load
+from rglink.emulate import CheckedProgram, CheckFailed, Checks, KernelFault, LaunchError, PtxError, load
 from rglink.emulate.checks import launch_checked
 from rglink.emulate.explain import explained
 from rglink.emulate.profile import ProfileObserver
@@ -145,3 +145,9 @@ def test_the_limit_of_threads_is_the_callers() -> None:
         kernel.launch(1 << 20, 512, ())
     with pytest.raises(LaunchError, match="the machine takes 536870911"):
         launch_checked(kernel, 1 << 20, 512, (), most_threads=1 << 40)
+
+
+def test_an_instruction_that_is_not_known_is_told_with_the_rust_name_of_its_function() -> None:
+    text = module(f".visible .entry {MEET}() {{ .reg .b32 %r<2>; frobnicate.u32 %r0, %r1; ret; }}")
+    with pytest.raises(PtxError, match=r"k\.ptx: line \d+: in app::meet: unsupported instruction frobnicate"):
+        load(text.encode(), name="k.ptx")["meet"][1, 1]()
