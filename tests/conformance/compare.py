@@ -53,7 +53,7 @@ class HostLibrary:
 
     def results(self, operation: Operation, arguments: list[Bytes]) -> Bytes:
         """The results, shape (ROWS, size of a result)."""
-        out = _empty_results(operation)
+        out = empty_results(operation)
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*arguments, out)]
         getattr(self._library, operation.name)(*pointers, ctypes.c_size_t(ROWS))
         return out
@@ -62,12 +62,12 @@ class HostLibrary:
 class DeviceProgram:
     """The crate as one configuration links it, run by the PTX machine."""
 
-    def __init__(self, path: Path) -> None:
-        self.program: LoadedProgram = load(path, checks=None)
+    def __init__(self, linked: Path | LoadedProgram) -> None:
+        self.program = load(linked, checks=None) if isinstance(linked, Path) else linked
 
     def results(self, operation: Operation, arguments: list[Bytes]) -> Bytes:
         """The results, shape (ROWS, size of a result)."""
-        out = _empty_results(operation)
+        out = empty_results(operation)
         self.program[operation.name][-(-ROWS // BLOCK), BLOCK](*arguments, out, ROWS)
         return out
 
@@ -127,7 +127,8 @@ def _is_zero(scalar: Scalar, values: Bytes) -> NDArray[np.bool_]:
     return np.asarray(_words(scalar, values) == 0)
 
 
-def _empty_results(operation: Operation) -> Bytes:
+def empty_results(operation: Operation) -> Bytes:
+    """Room for an operation's results, shape (ROWS, size of a result), filled with a pattern."""
     scalar, count = result_shape(operation.result)
     return _aligned(np.full((ROWS, scalar.size * count), FILL, np.uint8))
 

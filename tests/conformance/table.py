@@ -6,12 +6,16 @@ width, `BITS` for its width. Arguments are called a, b, c in order; an argument 
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 
 from tests.conformance.float_table import FLOAT_TABLE, FREE_ZERO, SAME_NAN
 from tests.conformance.integer_table import INTEGER_TABLE
 from tests.conformance.types import FLOATS, INTEGERS, SCALARS
+
+SAMPLE_SEED = 20_261
+TYPES_OF_EACH = 2
 
 # How results may differ: not at all; any NaN equals any; also a zero of either sign.
 EXACT, ANY_NAN, ANY_ZERO = "exact", "any-nan", "any-zero"
@@ -37,6 +41,15 @@ def all_operations() -> tuple[Operation, ...]:
     """Every operation for every type, sorted by name."""
     found = [*_expand(INTEGER_TABLE, INTEGERS), *_expand(FLOAT_TABLE, FLOATS), *_casts(), *_char_operations()]
     return tuple(sorted(found, key=lambda operation: operation.name))
+
+
+def sample() -> list[Operation]:
+    """Two types of every operation, the same in every run."""
+    families: dict[str, list[Operation]] = {}
+    for operation in all_operations():
+        families.setdefault(operation.family, []).append(operation)
+    rng = random.Random(SAMPLE_SEED)
+    return [each for found in families.values() for each in rng.sample(found, min(TYPES_OF_EACH, len(found)))]
 
 
 def _expand(table: str, types: tuple[str, ...]) -> list[Operation]:
