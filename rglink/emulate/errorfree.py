@@ -56,7 +56,7 @@ def fused64(a: Bits, b: Bits, c: Bits) -> Bits:
     product, error = two_product(x, y)
     size = np.abs(product)
     plain = ((size > _LEAST) | (x == 0) | (y == 0)) & (size < _MOST)
-    plain &= (np.abs(x) < _MOST) & (np.abs(y) < _MOST) & (np.abs(z) < _MOST)
+    plain = plain & (np.abs(x) < _MOST) & (np.abs(y) < _MOST) & (np.abs(z) < _MOST)
     middle, low = two_sum(z, error)
     high, rest = two_sum(product, middle)
     total = high + _odd_sum(low, rest)

@@ -277,6 +277,13 @@ def test_extrema(kind: str) -> None:
         )
 
 
+def test_a_fused_factor_that_all_lanes_share() -> None:
+    """One element stands for all lanes, in any operand."""
+    shared, lanes = np.array([1.5]).view(np.uint64), np.array([1.0, 1e300, -2.0]).view(np.uint64)
+    fused = OPERATIONS["fma"](("rn", "f64"), shared, shared, lanes)
+    assert fused.view(np.float64).tolist() == [3.25, 1e300, 0.25]
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_signs(kind: str) -> None:
     layout = LAYOUTS[kind]
