@@ -33,7 +33,7 @@ def run_wave(wave: Wave, image: Image) -> None:
     wave.spaces.grow_stack(code.local_bytes)
     if wave.observer is not None:
         wave.observer.on_wave(wave)
-    wave.scheduler.push(Group(wave, lanes, len(lanes) == wave.lanes, code, code.template.copy()))
+    wave.scheduler.start(Group(wave, lanes, len(lanes) == wave.lanes, code, code.template.copy()))
     with np.errstate(all="ignore"):
         while True:
             group = wave.scheduler.pop()

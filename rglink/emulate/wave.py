@@ -32,6 +32,8 @@ Key = tuple[int, int, int, int, int]
 LONG_TURN = 4096
 # A random order makes no more groups than this by splitting and stopping: they would never meet again.
 MOST_PARTS = 8
+# Turns in which the blocks of a wave come where a random order holds some back.
+MOST_TURNS = 3
 
 
 @dataclass
@@ -49,13 +51,29 @@ def key_of(group: Group) -> Key:
 class Scheduler:
     """The groups that can run. Deepest calls first, then the lowest place, so that lanes meet again like on hardware.
 
-    With a seed: a random group each time, and groups are split at random.
+    With a seed: a random group each time, groups are split at random, and with every other seed or so some blocks are
+    held back until those before them have ended or wait: the order that a grid larger than the device brings.
     """
 
     def __init__(self, seed: int | None = None) -> None:
         self.ready: dict[Key, list[Group]] = {}
         self._order: list[Key] = []
         self.random = None if seed is None else random.Random(seed)
+        self.held_back: list[Group] = []
+
+    def start(self, group: Group) -> None:
+        """Take all lanes of a wave at the kernel's first instruction."""
+        wave, source = group.wave, self.random
+        if source is None or wave.blocks == 1 or source.random() < 0.5:
+            self.push(group)
+            return
+        turn = np.array([source.randrange(MOST_TURNS) for _ in range(wave.blocks)])[group.blocks]
+        parts = [
+            group.part(np.flatnonzero(turn == number), group.code.live_at(group.pc))
+            for number in sorted(set(turn.tolist()))
+        ]
+        self.held_back = parts[1:]
+        self.push(parts[0])
 
     def push(self, group: Group) -> None:
         """Let a group wait for its turn; it joins those that wait at the same place."""
@@ -84,6 +102,8 @@ class Scheduler:
 
     def pop(self) -> Group | None:
         """The group whose turn it is, or None if no lane can run."""
+        if self.held_back and (not self.ready or any(patience for patience, *_ in self.ready)):
+            self.push(self.held_back.pop())
         if not self.ready:
             return None
         if self.random is not None and len(self.ready) < MOST_PARTS:
@@ -171,7 +191,7 @@ class Wave:
         group.spins += 1
         if group.steps > self.budget.limit:
             self.overrun(group)
-        if self.scheduler.ready and (group.waits or group.spins >= LONG_TURN):
+        if (self.scheduler.ready or self.scheduler.held_back) and (group.waits or group.spins >= LONG_TURN):
             group.patience += 1
             group.spins = group.waits = 0
 

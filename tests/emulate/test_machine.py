@@ -197,6 +197,37 @@ def test_a_matrix_product_through_ldmatrix() -> None:
     assert (out == a @ b).all()
 
 
+LAST_TO_ARRIVE = """
+mov.u32 %r3, %tid.x; setp.ne.u32 %p0, %r3, 0; @%p0 bra END; ld.param.u64 %rd3, [out];
+atom.relaxed.gpu.global.add.u32 %r4, [%rd3], 1; ld.relaxed.gpu.global.u32 %r5, [%rd3]; st.global.u32 [%rd0+4], %r5;
+END:
+"""
+
+
+def test_a_seed_may_hold_blocks_back() -> None:
+    """In the default order all blocks count before any reads; an order of turns shows that a block may be early."""
+    read = []
+    for seed in (None, *range(1, 9)):
+        out = np.zeros(6 * 32, np.uint32)
+        loaded(kernel(PLACE + LAST_TO_ARRIVE))["k"].launch(6, 32, (out,), seed=seed)
+        read.append(out[1::32].tolist())
+    assert read[0] == [6] * 6
+    assert min(min(each) for each in read) < 6
+
+
+def test_a_block_that_waits_for_one_held_back() -> None:
+    """Every block waits until all have come."""
+    body = """
+    ld.param.u64 %rd3, [out]; mov.u32 %r3, %tid.x; setp.ne.u32 %p0, %r3, 0; @%p0 bra END;
+    atom.relaxed.gpu.global.add.u32 %r4, [%rd3], 1;
+    L: ld.relaxed.gpu.global.u32 %r5, [%rd3]; setp.lt.u32 %p1, %r5, 6; @%p1 bra L; st.global.u32 [%rd0+4], %r5; END:
+    """
+    for seed in range(1, 9):
+        out = np.zeros(6 * 32, np.uint32)
+        loaded(kernel(PLACE + body))["k"].launch(6, 32, (out,), seed=seed)
+        assert out[1::32].tolist() == [6] * 6
+
+
 def test_the_last_operand_of_a_mixed_addition_is_wide() -> None:
     body = """
     .reg .b16 %h; cvt.rn.f16.u32 %h, %r0; mov.b32 %r3, 0f3F000000; add.rn.f32.f16 %r4, %h, %r3;
