@@ -55,6 +55,17 @@ def _tree(blocks: int, size: int) -> Case:
     )
 
 
+def _sort(blocks: int, size: int) -> Case:
+    given = words(blocks * size)
+    return Case(
+        "bitonic_sort",
+        blocks,
+        size,
+        lambda: (given.copy(),),
+        lambda out: _equal(out.reshape(blocks, size), np.sort(given.reshape(blocks, size), axis=1)),
+    )
+
+
 def _transpose(size: int) -> Case:
     given = np.arange(size * size, dtype=np.float32).reshape(size, size)
     tiles = -(-size // 16)
@@ -155,6 +166,7 @@ def _last_block(blocks: int, size: int) -> Case:
 
 CASES = (
     *(_tree(8, 128), _tree(3, 1), _tree(2, 64)),
+    *(_sort(3, 128), _sort(2, 32), _sort(2, 1)),
     *(_transpose(16), _transpose(40), _transpose(63)),
     *(_scan(5, 96), _scan(2, 33), _scan(3, 1)),
     *(_stencil(5, 64, 300), _stencil(2, 32, 64), _stencil(3, 20, 41)),

@@ -340,6 +340,34 @@ mod together {
         }
     }
 
+    /// Sorts each block's words by a bitonic network; the block's size is a power of two.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn bitonic_sort(words: *mut u32) {
+        let (me, shared) = (in_block(), MORE.get().cast::<u32>());
+        unsafe {
+            *shared.add(me) = *words.add(in_grid());
+            let mut run = 2;
+            while run <= block_size() {
+                let mut distance = run / 2;
+                while distance > 0 {
+                    _syncthreads();
+                    let other = me ^ distance;
+                    if other > me {
+                        let (low, high) = (*shared.add(me), *shared.add(other));
+                        if (low > high) == (me & run == 0) {
+                            *shared.add(me) = high;
+                            *shared.add(other) = low;
+                        }
+                    }
+                    distance /= 2;
+                }
+                run *= 2;
+            }
+            _syncthreads();
+            *words.add(in_grid()) = *shared.add(me);
+        }
+    }
+
     /// Transposes a square matrix of `size` rows by tiles of 16 x 16, one a block.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn transpose(input: *const f32, output: *mut f32, size: usize) {
