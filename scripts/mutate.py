@@ -95,17 +95,25 @@ def linked(folder: Path) -> str:
 
 
 def chosen(text: str, count: int, seed: int, folder: Path) -> Iterator[Mutant]:
-    """`count` different mutants that ptxas accepts, as many for each kernel."""
+    """`count` different mutants that ptxas accepts, of each kernel in turn."""
     rng = random.Random(seed)
-    share, rest = divmod(count, len(KERNELS))
-    for number, kernel in enumerate(KERNELS):
+    waiting: list[list[Mutant]] = []
+    for kernel in KERNELS:
         candidates = list(mutants(text, kernel))
         rng.shuffle(candidates)
-        wanted = share + (number < rest)
-        for mutant in candidates:
-            if wanted and assemble(mutant.text, folder / "mutant.cubin"):
-                wanted -= 1
+        waiting.append(candidates)
+    found = 0
+    while any(waiting):
+        for candidates in filter(None, waiting):
+            accepted = False
+            while candidates and not accepted:
+                mutant = candidates.pop()
+                accepted = assemble(mutant.text, folder / "mutant.cubin")
+            if accepted:
                 yield mutant
+                found += 1
+                if found == count:
+                    return
 
 
 def mutants(text: str, kernel: str) -> Iterator[Mutant]:
