@@ -97,6 +97,9 @@ def _read_rgo(file: InputFile) -> Source:
 def _read_archive(file: InputFile, pieces: list[_Piece], archives: list[LazyArchive], foreign: list[InputFile]) -> None:
     archive = read_archive(file.path, file.data)
     crate = crate_of_file(file.path)
+    if archive.metadata is not None and crate in SYSROOT_CRATES:
+        archives.append(_lazy(archive, crate))
+        return
     kinds = {member.name: recognise(member.data) for member in archive.members}
     if InputKind.HOST_OBJECT in kinds.values():
         foreign.append(file)
@@ -107,7 +110,7 @@ def _read_archive(file: InputFile, pieces: list[_Piece], archives: list[LazyArch
             raise InputError(
                 f"{file.path}({member.name}): is {found}, wanted bitcode for {TRIPLE}", slug="wrong-target"
             )
-    if archive.metadata is None or crate in SYSROOT_CRATES:
+    if archive.metadata is None:
         archives.append(_lazy(archive, crate))
         return
     pieces += [
@@ -130,7 +133,7 @@ def _lazy(archive: Archive, crate: str) -> LazyArchive:
     symbols = {
         name: number[member.offset] for name, member in (archive.symbols or {}).items() if member.offset in number
     }
-    digest = digest_of(b"".join(digest_of(member.data).encode() for member in archive.members))
+    digest = digest_of(b"".join(member.data for member in archive.members))
     return LazyArchive(archive.name, crate, digest, archive.members, symbols)
 
 
