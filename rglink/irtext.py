@@ -467,10 +467,6 @@ class ModuleText:
         """Append one-line items (declarations, attributes, metadata, variables)."""
         self.items += [Item(*_classify(line)) for line in lines]
 
-    def add_text(self, text: str) -> None:
-        """Append items, definitions with bodies included."""
-        self.items += ModuleText.parse(text).items
-
     def attribute_groups(self) -> dict[int, str]:
         """`attributes #N = { ... }` by N, the text between the braces."""
         groups: dict[int, str] = {}

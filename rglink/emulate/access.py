@@ -240,8 +240,3 @@ def _store_parameter(table: SlotTable, instruction: Instruction, values: list[in
             r[cell] = vector if shift < 0 else (vector >> vector.dtype.type(shift)).astype(np.uint8)
 
     return store
-
-
-def decode_prefetch(table: SlotTable, instruction: Instruction) -> Step:
-    """prefetch, discard, applypriority: no value changes."""
-    return lambda active: None

@@ -54,8 +54,7 @@ class AttributeEditor:
 
     def _number(self, content: str) -> int:
         if content not in self._numbers:
-            number = max(self._groups, default=-1) + 1
-            self._text.add(f"attributes #{number} = {{ {content} }}")
+            number = self._text.add_attribute_group(content)
             self._groups[number] = content
             self._numbers[content] = number
         return self._numbers[content]
