@@ -486,6 +486,13 @@ class ModuleText:
         self.add(f"attributes #{number} = {{ {attributes} }}")
         return number
 
+    def idents(self) -> tuple[str, ...]:
+        """The strings of `!llvm.ident`, which name the compilers of a module, each once."""
+        nodes = {item.head.partition(" = ")[0]: item.head for item in self.of_kind("metadata")}
+        references = re.findall(r"!\d+", nodes.get("!llvm.ident", "").partition(" = ")[2])
+        values = (value for node in references for value in re.findall(r'!"([^"]*)"', nodes.get(node, "")))
+        return tuple(dict.fromkeys(values))
+
     def fresh_metadata(self) -> int:
         """The lowest number above those of all metadata nodes."""
         numbers = (re.match(r"!(\d+) = ", item.head) for item in self.of_kind("metadata"))

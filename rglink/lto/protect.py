@@ -49,7 +49,7 @@ class Protection:
 def classify(text: ModuleText) -> Protection:
     """Tell how a module was compiled, from the attributes of its definitions."""
     crate = Wording(text).crate
-    if not _is_rustc(text):
+    if not any(ident.startswith("rustc version") for ident in text.idents()):
         return Protection("protected", crate, "not compiled by rustc")
     definitions = [item for item in text.of_kind("define") if crate_of(item.name) != RUNTIME_CRATE]
     if not definitions:
@@ -69,13 +69,6 @@ def classify(text: ModuleText) -> Protection:
             other = "and" if item is unmarked[0] else f"and `{readable(item.name)}`"
             return Protection("unprotected", crate, f"{lacking} {other} {sign}")
     return Protection("protected", crate, "no sign of an optimizer")
-
-
-def _is_rustc(text: ModuleText) -> bool:
-    """Whether `!llvm.ident` names rustc."""
-    nodes = {item.head.partition(" = ")[0]: item.head for item in text.of_kind("metadata")}
-    entries = re.findall(r"!\d+", nodes.get("!llvm.ident", "").partition(" = ")[2])
-    return any('!"rustc version' in nodes.get(entry, "") for entry in entries)
 
 
 def _sign(item: Item, groups: dict[int, list[str]]) -> str | None:

@@ -36,7 +36,6 @@ _ALIAS_LINKAGE = {
     "linkonce_odr": "linkonce",
     "available_externally": "available_externally",
 }
-_NODE = re.compile(r"!(\d+) = (?:distinct )?!\{(.*)\}")
 _RENAMED_TYPE = re.compile(r'(%(?:"[^"]*?|[-a-zA-Z$._0-9]*?))\.\d+("?)(?![-a-zA-Z$._0-9"])')
 _FUNCTION_LINKAGE = {**_ALIAS_LINKAGE, "extern_weak": "extern_weak"}
 _USED = ("llvm.used", "llvm.compiler.used")
@@ -67,7 +66,7 @@ def summarize_text(text: ModuleText, protected: bool | None = None) -> ModuleSum
             unnamed = item.name.isdigit() and f"@{item.name}" in item.head and symbol.is_definition
             symbols.append(replace(symbol, binding="internal") if unnamed else symbol)
     symbols.sort(key=lambda symbol: symbol.name)
-    return ModuleSummary(triple_of(text), ident_of(text), protected, tuple(symbols), tuple(sorted(set(used))))
+    return ModuleSummary(triple_of(text), "; ".join(text.idents()), protected, tuple(symbols), tuple(sorted(set(used))))
 
 
 def triple_of(text: ModuleText) -> str:
@@ -77,16 +76,6 @@ def triple_of(text: ModuleText) -> str:
         if match:
             return match[1]
     return ""
-
-
-def ident_of(text: ModuleText) -> str:
-    """The strings of `!llvm.ident`, each once, joined by "; "."""
-    nodes = _nodes(text)
-    found: dict[str, None] = {}
-    for reference in _named_metadata(text, "llvm.ident"):
-        for value in re.findall(r'!"([^"]*)"', nodes.get(reference, "")):
-            found[value] = None
-    return "; ".join(found)
 
 
 def normalized_type(text: str) -> str:
@@ -100,18 +89,6 @@ def value_size(type_: str) -> int | None:
         return layout_of(type_, {}).size
     except ValueError:
         return None
-
-
-def _named_metadata(text: ModuleText, name: str) -> list[str]:
-    for item in text.of_kind("metadata"):
-        if item.head.startswith(f"!{name} = "):
-            return re.findall(r"!(\d+)", item.head.split(" = ", 1)[1])
-    return []
-
-
-def _nodes(text: ModuleText) -> dict[str, str]:
-    matches = (_NODE.match(item.head) for item in text.of_kind("metadata"))
-    return {match[1]: match[2] for match in matches if match}
 
 
 def _symbol(item: Item) -> Symbol:
